@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seepage.errors import BadInputError
-from seepage.files import publish, write_whole
+from seepage.files import load_yaml, publish, write_whole
 
 
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_folder_after(
@@ -71,3 +71,9 @@ def test_a_file_system_without_links_gives_files_their_name_too(
     with pytest.raises(FileExistsError):
         publish(other, path, replace=False)
     assert path.read_text() == "first"
+
+
+def test_yaml_of_anyone_is_read_or_refused() -> None:
+    assert load_yaml("{low: 0, high: [1, 2]}") == {"low": 0, "high": [1, 2]}
+    with pytest.raises(BadInputError, match="the text is nested too deeply for anything that is read here"):
+        load_yaml("[" * 10_000)

@@ -73,6 +73,20 @@ def test_rates_follow_their_schedule() -> None:
     assert LocalTraining(2, 2, 0.8).rates(4) == [0.8] * 4
 
 
+def test_directions_of_sgd_enter_the_update_by_their_factors() -> None:
+    assert LocalTraining(2, 8, 1.0, momentum=0.5).factors(records=8) == [1.5, 1.0]
+    assert LocalTraining(2, 8, 1.0, momentum=0.5, nesterov=True).factors(records=8) == [1.75, 1.5]
+    with pytest.raises(BadInputError, match="of SGD alone"):
+        ADAM.factors(8)
+
+
+def test_training_is_described_by_what_differs_from_plain_sgd() -> None:
+    nesterov = LocalTraining(1, 8, 0.01, momentum=0.9, nesterov=True)
+    assert nesterov.describe() == "SGD at a learning rate of 0.01, momentum 0.9 (Nesterov)"
+    words = "Adam at a learning rate of 0.001 (cosine), betas 0.9 and 0.999, epsilon 1e-08"
+    assert LocalTraining(1, 8, 0.001, "adam", schedule="cosine").describe() == words
+
+
 def trained_by_torch(model: Model, rows: Tensor, labels: Tensor, training: LocalTraining) -> dict[str, Tensor]:
     """Return the change of the real module's parameters by ``torch.optim`` on rows (epoch, record, encoded)."""
     module = copy.deepcopy(model.module)

@@ -11,7 +11,8 @@ import pytest
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.registry import Registry
+from seepage.registry import Registry, is_factory, name_of, takes
+from seepage.user_code import is_reference, short_name
 
 PARTS = """
 from seepage import registry
@@ -69,3 +70,18 @@ def test_a_declared_name_is_taken_once() -> None:
         shapes.declare({"circle": "other.circle"}, "flat")
     with pytest.raises(BadInputError, match="registered twice"):
         registry.attacks.declare({"tableak": "other.tableak"}, "horizontal")
+
+
+def test_parts_of_a_kind_may_share_a_name_in_two_settings() -> None:
+    shapes = Registry[int]("shape")
+    shapes.register("square")(lambda side=1: side**2)
+    shapes.register("square", "solid")(lambda side=1: side**3)
+    assert shapes.of("solid").create("square", side=3) == 27
+
+
+def test_objects_and_user_code_have_names() -> None:
+    assert [name_of(takes), name_of(lambda view: view)] == ["takes", "lambda"]
+    assert [is_factory(registry.attacks["dlg"].factory), is_factory(takes)] == [True, False]
+    assert [takes(sorted, "reverse"), takes(sorted, "colour")] == [True, False]
+    assert [is_reference(name) for name in ("mine.py:Mine", "package.mine:Mine", "tableak")] == [True, True, False]
+    assert [short_name("folder/mine.py:Mine"), short_name("tableak")] == ["Mine", "tableak"]

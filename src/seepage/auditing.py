@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.own import own_table
 from seepage.errors import BadInputError, NotFiniteError
-from seepage.files import write_whole
+from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
@@ -63,15 +63,8 @@ def prepare_all(
 ) -> list[Audit]:
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
-    Args:
-        folder: run folder with networks that were trained before.
-        dataset: table in memory, in the place of the one that the specs name.
-        model: network in memory, in the place of the one that the specs name.
-        tables: cache of tables and networks; a new one if None.
-
-    Raises:
-        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits that need
-            consent (``allow_large``).
+    A table or network in memory takes the place of the one that the specs name; networks that were trained before are
+    read from the run folder. Specs above the limits that need consent (``allow_large``) are refused.
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
@@ -81,19 +74,13 @@ def prepare_all(
         with enough_memory():
             audit = find_setting(spec.setting).prepare(spec, given, tables)
         if spec.gate is not None:
-            check_gate(
-                spec.gate, audit.about.columns, [configuration.defense for configuration in audit.configurations]
-            )
+            check_gate(spec.gate, audit.about.columns, [point.defense for point in audit.configurations])
         audits.append(audit)
     return audits
 
 
 def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
-    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name.
-
-    Raises:
-        BadInputError: no unit can be exposed without a defense.
-    """
+    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name."""
     audits_left, errors = list[Audit](), dict[str, str]()
     for audit in audits:
         wrong = dict[str, str]()
@@ -123,7 +110,7 @@ def run_all(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits and write their results into a folder.
+    """Run audits and write their results into a folder; None stores nothing.
 
     The folder gets ``audit.sqlite`` as the run goes on, in ``networks`` the networks that were trained for it, and
     ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into
@@ -131,16 +118,11 @@ def run_all(
     user's data are private (mode 0600).
 
     Args:
-        folder: run folder, created if need be; None to store nothing.
         budget: seconds for the whole run, of the processor where one worker computes alone and of the wall clock
             elsewhere; further units are left out, see ``make_plan``. That of the first spec if None.
         document: text of the document of the audits, copied into the folder.
         machines: other machines that run the jobs, see ``integrations.dask``; this one if None. Rows, store and report
             stay here.
-
-    Raises:
-        BadInputError: the folder holds another audit, a configuration cannot be run, a spec asks for a recommendation,
-            or a folder was given and an object that was passed has no digest, see ``check_storable``.
     """
     if any(audit.spec.recommend is not None for audit in audits):
         raise BadInputError(
@@ -152,8 +134,7 @@ def run_all(
     timed = None if budget is None else Budget(budget, alone)
     trains = any(len(audit.spec.defenses) > 1 for audit in audits)
     private = any(audit.own for audit in audits)
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     if folder is not None:
         for audit in audits:
             check_storable(audit.spec.passed)
@@ -226,25 +207,14 @@ def _reports(
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
         own = [withdrawn(run) for run in runs[i]] if wrong else runs[i]
         rows = [*rows_of(audit, own), *further[i]]
-        controls = {kind: _rows_at(all_audits, runs, places.get((i, kind))) for kind in ("positive", "negative")}
-        facts = Facts(audit, rows, own, controls["positive"], controls["negative"], wrong)
+        at = [places.get((i, kind)) for kind in ("positive", "negative")]
+        positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
+        facts = Facts(audit, rows, own, positive, negative, wrong)
         findings = run_checks(facts)
         if i in limits and wrong:
             limits[i].certified.clear()
         decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
-        reports.append(
-            Report(
-                audit,
-                rows,
-                own,
-                findings,
-                controls["positive"],
-                controls["negative"],
-                origin,
-                decision,
-                wrong,
-            )
-        )
+        reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong))
     return reports
 
 
@@ -268,16 +238,7 @@ def measured(
     alpha: float = ALPHA,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits as steps of a larger plan: results go to a store, and no file is written.
-
-    Args:
-        budget: seconds for the jobs; no limit if None.
-        alpha: probability of a false pass of each gate.
-        machines: other machines that run the jobs; this one if None.
-
-    Raises:
-        BadInputError: a configuration cannot be run.
-    """
+    """Run audits as steps of a larger plan: results go to a store, and no file is written."""
     all_audits, places = _with_controls(audits)
     plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
@@ -297,68 +258,52 @@ def level(store: Store) -> float:
     return ALPHA / max(1, len(limits))
 
 
-def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[ResultRow] | None:
-    return None if place is None else rows_of(audits[place], runs[place])
-
-
 Source = str | Path | Dataset | pd.DataFrame | np.ndarray | Spec
 Network = str | Model | nn.Module | None
 
 
+class _Beside(TypedDict, total=False):
+    """The arguments of an audit that are no options of its setting."""
+
+    schema: Schema | None
+    out: str | Path | None
+    machines: Machines | None
+
+
+class _Horizontal(HorizontalOptions, _Beside): ...
+
+
+class _Split(SplitOptions, _Beside): ...
+
+
+class _Vertical(VerticalOptions, _Beside): ...
+
+
+class _Pooled(PooledOptions, _Beside): ...
+
+
+class _Trees(TreesOptions, _Beside): ...
+
+
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["horizontal"] = "horizontal",
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[HorizontalOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["horizontal"] = ..., **options: Unpack[_Horizontal]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["split"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[SplitOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["split"], **options: Unpack[_Split]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["vertical"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[VerticalOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["vertical"], **options: Unpack[_Vertical]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["pooled"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[PooledOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["pooled"], **options: Unpack[_Pooled]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["trees"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[TreesOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["trees"], **options: Unpack[_Trees]
 ) -> Report: ...
 # Settings of other packages have options that are unknown here.
 @overload
@@ -408,56 +353,24 @@ def audit(
     return report
 
 
-def audit_split(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[SplitOptions],
-) -> Report:
+def audit_split(source: Source = "adult", model: Network = None, **options: Unpack[_Split]) -> Report:
     """Measure what one deployment of split learning gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="split", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="split", **options)
 
 
-def audit_vertical(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[VerticalOptions],
-) -> Report:
+def audit_vertical(source: Source = "adult", model: Network = None, **options: Unpack[_Vertical]) -> Report:
     """Measure what one deployment of vertical federated learning gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="vertical", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="vertical", **options)
 
 
-def audit_pooled(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[PooledOptions],
-) -> Report:
+def audit_pooled(source: Source = "adult", model: Network = None, **options: Unpack[_Pooled]) -> Report:
     """Measure what one deployment of learning on pooled data gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="pooled", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="pooled", **options)
 
 
-def audit_trees(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[TreesOptions],
-) -> Report:
+def audit_trees(source: Source = "adult", model: Network = None, **options: Unpack[_Trees]) -> Report:
     """Measure what one deployment of boosted trees gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="trees", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="trees", **options)
 
 
 def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
@@ -472,17 +385,17 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
         )
         for name, field in options_of_setting.items()
     ]
-    *own, others = inspect.signature(function).parameters.values()
-    others = [others] if function is audit else []
+    left_out = ("options",) if function is audit else ("options", "setting")
+    own = [parameter for name, parameter in _ARGUMENTS.items() if name not in left_out]
+    others = [_ARGUMENTS["options"]] if function is audit else []
     setattr(function, "__signature__", inspect.Signature([*own, *named, *others], return_annotation="Report"))  # noqa: B010
     lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in options_of_setting.items()]
     head = f"    Options of {spec.setting} learning{_OTHERS if function is audit else ''}:"
     function.__doc__ = f"{inspect.getdoc(function)}\n\n{head}\n" + "\n".join(lines)
 
 
+_ARGUMENTS = inspect.signature(audit).parameters
 _OTHERS = " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled`` and ``audit_trees``)"
-
-
 _OPTIONS: Mapping[Callable[..., Report], tuple[str, type]] = {
     audit: ("horizontal", HorizontalOptions),
     audit_split: ("split", SplitOptions),
@@ -497,14 +410,7 @@ for _function, (_setting, _options) in _OPTIONS.items():
 def spec_of(
     source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, object]
 ) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
-    """Return the spec of a caller's arguments, with the table and the network in memory.
-
-    Args:
-        source, model, setting, schema, options: arguments of ``audit``.
-
-    Raises:
-        BadInputError: something cannot be used as given.
-    """
+    """Return the spec of the arguments of ``audit``, with the table and the network in memory."""
     options = dict(options)
     if isinstance(source, Spec):
         if options or schema is not None or setting not in ("horizontal", source.setting):
@@ -589,11 +495,7 @@ def audit_document(
 
 
 def _names(option: str, value: object) -> tuple[str, ...]:
-    """Return the names of columns from one text or several.
-
-    Raises:
-        BadInputError: it is neither.
-    """
+    """Return the names of columns from one text or several."""
     names = (value,) if isinstance(value, str) else value
     if isinstance(names, Mapping) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BadInputError(

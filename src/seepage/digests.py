@@ -24,22 +24,12 @@ else:
 
 
 def digest_of(values: Mapping[str, Json]) -> str:
-    """Return a short digest of JSON values, the same for equal ones.
-
-    Example:
-        >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
-        True
-    """
+    """Return a short digest of JSON values, the same for equal ones, whatever the order of keys."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def arguments_of(part: object) -> dict[str, Json]:
-    """Return the class and all arguments of a part as JSON values; of a function its name.
-
-    Example:
-        >>> arguments_of(digest_of)
-        {'kind': 'seepage.digests.digest_of'}
-    """
+    """Return the class and all arguments of a part as JSON values; of a function its name."""
     values = plain(part)
     return values if isinstance(values, dict) else {"kind": values}
 
@@ -52,12 +42,7 @@ def attributes_of(value: object) -> dict[str, object]:
 
 
 def plain(value: object) -> Json:
-    """Return a part and all its arguments as JSON values, equal for equal parts.
-
-    Example:
-        >>> plain({"scale": (1, 2.5), "table": torch.zeros(2)})["scale"]
-        [1, 2.5]
-    """
+    """Return a part and all its arguments as JSON values, equal for equal parts."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"kind": type(value).__qualname__, **fields}

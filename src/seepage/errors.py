@@ -16,16 +16,7 @@ _MANY = 30
 
 @dataclass(frozen=True)
 class Remedy:
-    """A field of a spec that a message advises to give; each front end words it in its own way.
-
-    Attributes:
-        value: value to give; None where there is none to advise.
-        placeholder: what stands for a value that only the user knows, such as ``FILE``.
-
-    Example:
-        >>> str(Remedy("missing", "category")), str(Remedy("drop", ["id"])), str(Remedy("data", placeholder="FILE"))
-        ("missing='category'", "drop=['id']", 'data=FILE')
-    """
+    """A field of a spec that a message advises to give; a placeholder stands for a value that only the user knows."""
 
     field: str
     value: object = None
@@ -68,12 +59,7 @@ class BadInputError(ValueError):
 
 
 class FieldError(BadInputError):
-    """One of several fields cannot be used.
-
-    Attributes:
-        path: name of the field, with the names or positions within it: ``("defenses", 1, "flip")``.
-        field: the same as one text: ``defenses.1.flip``.
-    """
+    """One of several fields cannot be used; ``field`` is its path as text, such as ``defenses.1.flip``."""
 
     def __init__(self, path: Sequence[str | int], reason: str) -> None:
         self.path, self.field, self.reason = tuple(path), ".".join(map(str, path)), reason
@@ -81,33 +67,18 @@ class FieldError(BadInputError):
 
 
 class NotFiniteError(ArithmeticError):
-    """A computation on usable input that ended in numbers which are not finite.
-
-    It ends the job that it happens in, not the run: other configurations are measured.
-    """
+    """Numbers that are not finite, computed from usable input: they end the job that computes them, not the run."""
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line; one that seepage did not raise on purpose with its type.
-
-    Example:
-        >>> one_line(BadInputError("the file is empty.")), one_line(MemoryError()), one_line(KeyError("a"))
-        ('the file is empty.', 'MemoryError', "KeyError: 'a'")
-    """
+    """Return an error as one line; one that seepage did not raise on purpose with its type."""
     # Names of files need not be UTF-8, and what is written of them has to be.
     text = " ".join(str(error).encode(errors="backslashreplace").decode().split())
     return text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> BadInputError:
-    """Return the error for a name that no registered ``kind`` has, with the nearest names.
-
-    Example:
-        >>> print(unknown_name("dataset", "adlut", ["adult", "german"]))
-        unknown dataset 'adlut'; did you mean 'adult'? Known: adult, german.
-        >>> print(unknown_name("column", "age,job", ["age", "job", "sex"]))
-        unknown column 'age,job'; these are 2 names: give each one by itself. Known: age, job, sex.
-    """
+    """Return the error for a name that no registered ``kind`` has, with the nearest names."""
     names = sorted(choices)
     parts = [part.strip() for part in name.split(",")]
     joined = len(parts) > 1 and set(parts) <= set(names)
@@ -118,29 +89,13 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> BadInputError:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return a question that suggests the similar ones of some names; empty where none is similar.
-
-    Example:
-        >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
-        ("did you mean '0.weight'?", '')
-    """
+    """Return a question that suggests the similar ones of some names; empty where none is similar."""
     near = difflib.get_close_matches(name, sorted(choices), n=3, cutoff=_NEAR)
     return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
 def check_choice(kind: str, value: object, choices: object) -> None:
-    """Refuse a value that is not among the choices of a ``Literal`` type.
-
-    Raises:
-        BadInputError: the value is not a choice; the message suggests similar ones.
-
-    Example:
-        >>> from typing import Literal
-        >>> check_choice("select", "sfot", Literal["projected", "soft"])
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: unknown select 'sfot'; did you mean 'soft'? Known: projected, soft.
-    """
+    """Refuse a value that is not among the choices of a ``Literal`` type."""
     options = get_args(choices)
     if value not in options:
         raise unknown_name(kind, str(value), options)
@@ -153,17 +108,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def positive(name: str, value: object, most: float = math.inf) -> float:
-    """Return a number above 0 as a float.
-
-    Raises:
-        BadInputError: it is not a finite number above 0 and at most ``most``.
-
-    Example:
-        >>> positive("share", 2, most=1.0)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: share is a number above 0 and at most 1, got share=2.
-    """
+    """Return a finite number above 0 and at most ``most`` as a float."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= most:
         return float(value)
     bound = "" if most == math.inf else f" and at most {most:g}"
@@ -174,17 +119,7 @@ def positive(name: str, value: object, most: float = math.inf) -> float:
 
 
 def non_negative(name: str, value: object) -> float:
-    """Return a number from 0 up as a float.
-
-    Raises:
-        BadInputError: it is no finite number from 0 up.
-
-    Example:
-        >>> non_negative("noise_multiplier", -1)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: noise_multiplier is a number from 0 up, got noise_multiplier=-1.
-    """
+    """Return a number from 0 up as a float."""
     if isinstance(value, int | float) and value == 0 and not isinstance(value, bool):
         return 0.0
     try:

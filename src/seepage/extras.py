@@ -15,21 +15,7 @@ class MissingExtraError(BadInputError, ImportError):
 
 @contextmanager
 def extra(name: str, program: str, *packages: str) -> Iterator[None]:
-    """Turn failing imports of another program's packages into advice on what to install.
-
-    Args:
-        packages: top-level packages that are imported, the one of the program first.
-
-    Raises:
-        MissingExtraError: a package is not installed, or lacks a name that is imported.
-
-    Example:
-        >>> with extra("flower", "Flower", "flower_of_nobody"):
-        ...     import flower_of_nobody
-        Traceback (most recent call last):
-        ...
-        seepage.extras.MissingExtraError: Flower is not installed; pip install 'seepage[flower]'.
-    """
+    """Turn failing imports of another program's packages, its own first, into advice on what to install."""
     try:
         yield
     except ImportError as error:

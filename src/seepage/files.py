@@ -19,21 +19,7 @@ _MOST_VALUES = 2_000_000
 
 
 def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> object:
-    """Return the plain values of a YAML text that may come from anyone.
-
-        text: one YAML document.
-
-    Raises:
-        BadInputError: it is no valid YAML, nested too deeply, or unfolds to more than two million values.
-
-    Example:
-        >>> load_yaml("{low: 0, high: [1, 2]}")
-        {'low': 0, 'high': [1, 2]}
-        >>> load_yaml("[" * 10_000)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: the text is nested too deeply for anything that is read here; write it flatter.
-    """
+    """Return the plain values of a YAML text that may come from anyone: two million, aliases included, at most."""
     try:
         # Without an alias a text holds no more values than characters.
         if "*" in text:
@@ -67,11 +53,7 @@ def _check_aliases(text: str, what: str) -> None:
 
 
 def make_folder(folder: Path, private: bool = False) -> None:
-    """Create ``folder`` and its parents; existing folders are not changed.
-
-    Raises:
-        BadInputError: the folder cannot be created.
-    """
+    """Create ``folder`` and its parents; existing folders are not changed."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
@@ -79,25 +61,20 @@ def make_folder(folder: Path, private: bool = False) -> None:
         raise BadInputError(f"the folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
 
 
-def why(error: OSError) -> str:
-    """Return the system's reason why a file cannot be written, with advice.
+def check_out(folder: Path | None) -> None:
+    """Refuse a run folder that is a file."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
 
-    Example:
-        >>> f"it cannot be written ({why(OSError(errno.ENOSPC, 'No space left on device'))}."
-        'it cannot be written (No space left on device): free the disk or choose another folder.'
-    """
+
+def why(error: OSError) -> str:
+    """Return the system's reason why a file cannot be written, with advice."""
     advice = {errno.ENOSPC: "free the disk or ", errno.EDQUOT: "free some of your quota or "}.get(error.errno or 0, "")
     return f"{error.strerror}): {advice}choose another folder"
 
 
 def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut.
-
-        private: whether only its owner may read it.
-
-    Raises:
-        BadInputError: the file cannot be written.
-    """
+    """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut."""
     make_folder(path.parent, private)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -113,14 +90,7 @@ def write_whole(path: Path, content: str | bytes, private: bool = False) -> None
 
 
 def publish(temporary: Path, path: Path, private: bool = False, replace: bool = True) -> None:
-    """Rename a finished file, and have it on the disk before this returns.
-
-    Args:
-        temporary: path of the file, in the folder of ``path``.
-
-    Raises:
-        FileExistsError: a file exists and is not to be replaced.
-    """
+    """Rename a finished file in its folder, and have it on the disk before this returns."""
     temporary.chmod(PRIVATE if private else 0o666 & ~_umask())
     _sync(temporary)
     if replace:

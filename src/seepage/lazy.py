@@ -1,7 +1,4 @@
-"""Lazy imports: names of a package on first use, and modules that are expensive to load.
-
-PyTorch and pandas take seconds to load. Commands that list names, print help or refuse a mistyped option load neither.
-"""
+"""Lazy imports: PyTorch and pandas take seconds to load, and commands that list names or print help need neither."""
 
 from __future__ import annotations
 
@@ -13,11 +10,7 @@ from types import ModuleType
 
 
 class _Package(ModuleType):
-    """A package whose names are imported on first use.
-
-    Attributes:
-        _origins: module and name of each public name; no name for a module.
-    """
+    """A package whose names are imported on first use, each by its module and name; a module has no name."""
 
     _origins: dict[str, tuple[str, str | None]]
 
@@ -44,40 +37,26 @@ def lazy_package(name: str) -> None:
     """Import the public names of a package on first use: those in its block ``if TYPE_CHECKING:``.
 
     Type checkers and readers see ordinary imports, and there is no second list of them.
-
-    Example:
-        >>> import seepage.models
-        >>> seepage.models.Model.__module__
-        'seepage.models.model'
     """
     package = sys.modules[name]
     assert package.__file__ is not None
     origins: dict[str, tuple[str, str | None]] = {}
     for node in ast.parse(Path(package.__file__).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            imports = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
-            origins |= {
-                alias.asname or alias.name: _origin(name, imported.module or "", alias.name)
-                for imported in imports
-                for alias in imported.names
-            }
+            for imported in (inner for inner in node.body if isinstance(inner, ast.ImportFrom)):
+                for alias in imported.names:
+                    # ``from package import name`` within the package is one of its modules.
+                    inside, module = imported.module == name, imported.module or ""
+                    origin = (f"{module}.{alias.name}", None) if inside else (module, alias.name)
+                    origins[alias.asname or alias.name] = origin
     package.__dict__["_origins"] = origins
     package.__class__ = _Package
-
-
-def _origin(package: str, module: str, name: str) -> tuple[str, str | None]:
-    """Return the origin of a name; ``from package import name`` within the package is one of its modules."""
-    return (f"{module}.{name}", None) if module == package else (module, name)
 
 
 class LazyModule:
     """A module that is imported on first use of an attribute.
 
     Give type checkers the real one: ``if TYPE_CHECKING: import torch``, ``else: torch = LazyModule("torch")``.
-
-    Example:
-        >>> LazyModule("math").floor(2.5)
-        2
     """
 
     def __init__(self, name: str) -> None:

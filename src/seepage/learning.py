@@ -1,7 +1,4 @@
-"""Loss and gradient as pure functions that clients and attackers share.
-
-Replaying ``gradient`` on the true records must reproduce an undefended view bit for bit.
-"""
+"""Loss and gradient as pure functions that clients and attackers share: replaying reproduces a view bit for bit."""
 
 from __future__ import annotations
 
@@ -30,15 +27,8 @@ def mean_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean loss over records.
 
-    Args:
-        head: head of the model; ``softmax`` takes class codes as labels, ``sigmoid`` 0 or 1, ``regression`` any number.
-        outputs: logits, or predictions for ``regression``.
-        labels: one label a record, as floats.
-
-    Example:
-        >>> import torch
-        >>> mean_loss("sigmoid", torch.zeros(4, 1), torch.tensor([0.0, 1.0, 1.0, 0.0])).item()
-        0.6931471824645996
+    Labels are class codes for ``softmax``, 0 or 1 for ``sigmoid`` and numbers for ``regression``, whose outputs are
+    predictions; those of the others are logits.
     """
     if head == "softmax":
         return functional.cross_entropy(outputs, labels.long())
@@ -56,18 +46,7 @@ def gradient(
     """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
 
     Differentiable in ``encoded``, so that attackers match a gradient with the same function that computed it.
-
-    Args:
-        parameters: parameters at which the gradient is taken, other ones for each entry of the first batch axis, shape
-            (batch, *parameter); the model's own parameters for all if None.
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> model = Model(nn.Linear(3, 1), head="regression", name="mine")
-        >>> g = gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5))
-        >>> {name: tuple(tensor.shape) for name, tensor in g.items()}
-        {'weight': (7, 1, 3), 'bias': (7, 1)}
+    ``parameters`` hold other ones for each entry of the first batch axis, shape (batch, *parameter).
     """
 
     def loss(parameters: dict[str, Tensor], rows: Tensor, targets: Tensor) -> Tensor:
@@ -86,23 +65,10 @@ GradientOf = Callable[[Model, Tensor, Tensor, dict[str, Tensor] | None], dict[st
 def batch_statistics(
     model: Model, encoded: Float[Tensor, "*batch record encoded"], parameters: dict[str, Tensor] | None = None
 ) -> dict[str, Moments]:
-    """Return mean and unbiased variance of the inputs of each batch normalisation, by its name.
+    """Return mean and unbiased variance of the inputs of each batch normalisation, of shape (*batch, channel).
 
     A client's running statistics reveal these, see ``models.batch_norm.from_running``. Differentiable in ``encoded``.
-
-    Args:
-        model: model with the module; the result is empty where nothing in it is normalised by the batch.
-        parameters: parameters to use, in the form that ``gradient`` takes.
-
-    Returns:
-        Moments of shape (*batch, channel).
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> model = Model(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), head="regression", name="mine")
-        >>> {name: moments.mean.shape for name, moments in batch_statistics(model, torch.zeros(7, 5, 3)).items()}
-        {'0': torch.Size([7, 3])}
+    ``parameters`` have the form that ``gradient`` takes.
     """
     if not normalisations(model.module):
         return {}
@@ -152,10 +118,6 @@ class LocalTraining:
         >>> training = LocalTraining(epochs=5, batch_size=8, learning_rate=0.01)
         >>> training.batches(20), training.steps(20)
         ([slice(0, 8, None), slice(8, 16, None), slice(16, 20, None)], 15)
-        >>> LocalTraining(1, 8, 0.001, optimizer="adam", momentum=0.9)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: momentum is a setting of sgd, got momentum=0.9 with optimizer='adam'; ...
     """
 
     epochs: int
@@ -227,11 +189,7 @@ class LocalTraining:
         )
 
     def batches(self, records: int) -> list[slice]:
-        """Return the records of each batch of an epoch, by their position in the epoch's order.
-
-        Raises:
-            BadInputError: no batch is left since the only one has fewer records than ``batch_size`` and is dropped.
-        """
+        """Return the records of each batch of an epoch, by their position in the epoch's order."""
         starts = range(0, records, self.batch_size)
         slices = [slice(start, min(start + self.batch_size, records)) for start in starts]
         if self.drop_last and slices[-1].stop - slices[-1].start < self.batch_size:
@@ -253,12 +211,7 @@ class LocalTraining:
         return self.epochs * len(self.groups(records))
 
     def rates(self, records: int) -> list[float]:
-        """Return the learning rate of each of the optimiser's steps.
-
-        Example:
-            >>> LocalTraining(4, 8, 0.5, schedule="step", rate_factor=0.5, rate_every=2).rates(records=8)
-            [0.5, 0.5, 0.25, 0.25]
-        """
+        """Return the learning rate of each of the optimiser's steps."""
         first, steps = self.learning_rate, self.steps(records)
         if self.schedule == "step":
             return [first * self.rate_factor ** (step // self.rate_every) for step in range(steps)]
@@ -273,15 +226,6 @@ class LocalTraining:
 
         With rates r_t and momentum m, step s enters by the sum over all steps t from s on of r_t m^(t - s); under
         Nesterov's momentum by r_s and the sum of r_t m^(t - s + 1).
-
-        Raises:
-            BadInputError: the optimiser is not SGD, whose steps are no sum of gradients.
-
-        Example:
-            >>> LocalTraining(2, 8, 1.0, momentum=0.5).factors(records=8)
-            [1.5, 1.0]
-            >>> LocalTraining(2, 8, 1.0, momentum=0.5, nesterov=True).factors(records=8)
-            [1.75, 1.5]
         """
         if self.optimizer != "sgd":
             raise BadInputError(f"a step of SGD alone is a sum of gradients, got optimizer={self.optimizer!r}.")
@@ -292,22 +236,12 @@ class LocalTraining:
         return factors[::-1]
 
     def to_plain(self) -> dict[str, object]:
-        """Return all settings as values of JSON.
-
-        Example:
-            >>> training = LocalTraining(1, 8, 0.001, optimizer="adamw", weight_decay=0.01)
-            >>> LocalTraining.of_plain(training.to_plain()) == training
-            True
-        """
+        """Return all settings as values of JSON."""
         return {**asdict(self), "betas": list(self.betas)}
 
     @classmethod
     def of_plain(cls, values: Mapping[str, object]) -> LocalTraining:
-        """Return the training with settings as ``to_plain`` returns them; those with a default may be missing.
-
-        Raises:
-            BadInputError: a setting is unknown or missing, or its value cannot be used.
-        """
+        """Return the training with settings as ``to_plain`` returns them; those with a default may be missing."""
         required = {field.name: field.default is MISSING for field in fields(cls)}
         unknown = [name for name in values if name not in required]
         if unknown:
@@ -321,14 +255,7 @@ class LocalTraining:
         return cls(**given)  # pyright: ignore[reportArgumentType]
 
     def describe(self) -> str:
-        """Return optimiser, rate and differences to plain SGD, in words.
-
-        Example:
-            >>> LocalTraining(1, 8, 0.01, momentum=0.9, nesterov=True).describe()
-            'SGD at a learning rate of 0.01, momentum 0.9 (Nesterov)'
-            >>> LocalTraining(1, 8, 0.001, "adam", schedule="cosine").describe()
-            'Adam at a learning rate of 0.001 (cosine), betas 0.9 and 0.999, epsilon 1e-08'
-        """
+        """Return optimiser, rate and differences to plain SGD, in words."""
         text = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimizer]
         text += f" at a learning rate of {self.learning_rate:g}"
         if self.schedule == "cosine":
@@ -361,26 +288,9 @@ def local_update(
 ) -> dict[str, Tensor]:
     """Return the difference of each client's parameters before and after local training, shape (client, *parameter).
 
-    Differentiable in ``encoded``. The optimiser's state is fresh at the start, as in a client that makes its optimiser
-    anew in each round.
-
-    Args:
-        encoded, labels: each client's records in the order in which it uses them, in each epoch.
-        gradient_of: function that computes each step's gradients, with clients on the first axis.
-        parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
-            None.
-
-    Raises:
-        BadInputError: the records are of another number of epochs than the training's, or no batch of them is left.
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> model = Model(nn.Linear(1, 1, bias=False), head="regression", name="mine")
-        >>> _ = nn.init.zeros_(model.module.weight)
-        >>> rows, training = torch.ones(1, 2, 1, 1), LocalTraining(epochs=2, batch_size=1, learning_rate=0.25)
-        >>> local_update(model, rows, torch.ones(1, 2, 1), training)["weight"].tolist()
-        [[[-0.75]]]
+    Differentiable in ``encoded``: each client's records in the order in which it uses them. The optimiser's state is
+    fresh at the start, as in a client that makes its optimiser anew in each round. Gradients of clients are computed at
+    once; clients may start from parameters of their own, shape (client, *parameter).
     """
     begin = parameters
     if begin is None:
@@ -454,11 +364,8 @@ class _Optimiser:
 class CutStep:
     """The results of a client's computation in one exchange of split learning.
 
-    Attributes:
-        sent: gradient of the mean loss over the client's records with respect to each record's activations.
-        parameters: gradient of the same losses, summed over clients, with respect to the client part's parameters, by
-            name.
-        loss: mean over the records, in nats.
+    ``sent`` is the gradient of the mean loss over the client's records with respect to each record's activations,
+    ``parameters`` that of the losses summed over clients, by name; the loss is the mean over the records, in nats.
     """
 
     sent: Float[Tensor, "record cut"]
@@ -475,21 +382,8 @@ def cut_step(
 ) -> CutStep:
     """Return the results of the client's computation from activations, its columns and its labels.
 
-    Args:
-        cells: cells of the private columns, in the form that ``SplitModel.scaled`` returns.
-        labels: labels, see ``models.split.for_loss``.
-        behind: number of records in the mean that each record's client takes.
-
-    Example:
-        >>> import torch
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.deepfm import deepfm
-        >>> rows = telling(rows=4).train
-        >>> model = deepfm(rows.schema, ["cause"], seed=0, hidden=(8,))
-        >>> own = model.scaled(rows.cells, model.private)
-        >>> step = cut_step(model, model.cut(rows.cells), own, rows.labels, torch.full((4,), 4.0))
-        >>> step.sent.shape, round(step.loss, 2)
-        (torch.Size([4, 13]), 0.69)
+    Cells are as of ``SplitModel.scaled``, labels as of ``models.split.for_loss``; ``behind`` is the number of records
+    in the mean that each record's client takes.
     """
     received = cut.detach().requires_grad_(True)
     trained = {name: p for name, p in model.client.named_parameters() if p.requires_grad}
@@ -505,11 +399,9 @@ def cut_step(
 class VerticalStep:
     """The results of the active party's computation on a batch of features.
 
-    Attributes:
-        returned: gradient of each training's mean loss over the batch with respect to each party's features.
-        parameters: gradient of the same losses, summed over trainings, with respect to the top model's parameters, by
-            name.
-        losses: loss of each training, mean over the batch, in nats.
+    ``returned`` is the gradient of each training's mean loss with respect to each party's features, ``parameters`` that
+    of the losses summed over trainings with respect to the top model, by name; losses are means over the batch, in
+    nats.
     """
 
     returned: tuple[Float[Tensor, "training record _feature"], ...]
@@ -523,25 +415,7 @@ def vertical_step(
     labels: Float[Tensor, "training record"],
     parameters: Mapping[str, Tensor] | None = None,
 ) -> VerticalStep:
-    """Return the results of the active party's computation from all parties' features and its labels.
-
-    Args:
-        active: active party's part of the model, with top model and head.
-        labels: labels, see ``models.split.for_loss``.
-        parameters: parameters of the top model, in place of its own.
-
-    Example:
-        >>> import torch
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import vertical_mlp
-        >>> from seepage.tabular.partition import by_shares
-        >>> rows = telling(rows=4).train
-        >>> model = vertical_mlp(by_shares(rows.schema, [0.5, 0.5]), seeds=[0])
-        >>> sent = model.features(model.encoded(rows.cells[None]))
-        >>> step = vertical_step(model.active, sent, rows.labels[None])
-        >>> step.returned[1].shape, [round(float(loss), 1) for loss in step.losses]
-        (torch.Size([1, 4, 100]), [0.7])
-    """
+    """Return the results of the active party's computation from all features and labels (``models.split.for_loss``)."""
     received = [tensor.detach().requires_grad_(True) for tensor in features]
     top = dict(active.top.named_parameters()) if parameters is None else parameters
     trained = {name: p for name, p in top.items() if p.requires_grad}

@@ -39,3 +39,33 @@ NEEDS: dict[Need, str] = {
     "labels": "labels of some records",
     "steering": "a training in which its own steps break the protocol",
 }
+
+# Names of the views in sentences, by their classes' names; a view of a plug-in has none but its class's.
+VIEWS: dict[str, str] = {
+    "GradientView": "a gradient",
+    "UpdateView": "an update",
+    "RoundsView": "messages of several rounds",
+    "CutView": "activations and the gradients that come back",
+    "ActivationView": "activations",
+    "SmashedView": "activations",
+    "FeatureView": "features of every party",
+    "ReturnedView": "what a party sent and what came back of it",
+    "LogitsView": "logits that are added up",
+    "BatchView": "gradients of whole batches",
+    "PredictionView": "answers of the model",
+    "ModelView": "the model itself",
+    "UpdatedView": "answers before and after new data",
+    "GradientsView": "gradients of another party",
+    "HistogramsView": "sums of derivatives",
+    "TreeFilesView": "tree files",
+}
+
+
+def view_in_words(name: str) -> str:
+    """Return what a view of this class's name is, in words.
+
+    Example:
+        >>> view_in_words("GradientView"), view_in_words("Letters")
+        ('a gradient', 'Letters')
+    """
+    return VIEWS.get(name, name)

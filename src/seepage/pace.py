@@ -27,11 +27,7 @@ class Stopwatch:
 
 @dataclass
 class Rehearsed:
-    """Time that a rehearsal left out.
-
-    Attributes:
-        times: number of times that the rows of the work are those of its rehearsal.
-    """
+    """Time that a rehearsal left out; the rows of the work are those of its rehearsal so many ``times``."""
 
     times: float
     owed: float = 0.0
@@ -43,11 +39,7 @@ _now: ContextVar[Rehearsed | None] = ContextVar("rehearsal", default=None)
 
 @contextlib.contextmanager
 def rehearsing(times: float) -> Iterator[Rehearsed]:
-    """End loops over ``paced`` early for a while, and extrapolate their time.
-
-    Args:
-        times: number of times that the rows of the work are those of its rehearsal.
-    """
+    """End loops over ``paced`` early for a while, and extrapolate their time; see ``Rehearsed`` for ``times``."""
     rehearsed = Rehearsed(times)
     token = _now.set(rehearsed)
     try:
@@ -62,14 +54,9 @@ def rehearsal() -> Rehearsed | None:
 
 
 def paced(steps: int, least: int = 5) -> Iterator[int]:
-    """Yield the numbers of some steps; in a rehearsal the first of them.
-
-    Args:
-        least: least number of them that a rehearsal takes.
+    """Yield the numbers of some steps; in a rehearsal the first of them, at least so many.
 
     Example:
-        >>> len([*paced(1000)])
-        1000
         >>> with rehearsing(1.0) as rehearsed:
         ...     taken = [sum(range(10**6)) for _ in paced(1000)]
         >>> len(taken) < 100, rehearsed.owed > 10 * rehearsed.spent

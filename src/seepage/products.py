@@ -19,12 +19,7 @@ _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends
 def times(
     rows: Float[Tensor, "row input"], weight: Float[Tensor, "unit input"], bias: Float[Tensor, " unit"] | None = None
 ) -> Float[Tensor, "row unit"]:
-    """Return ``rows @ weight.T + bias``; only a derivative by the rows is recorded.
-
-    Example:
-        >>> times(torch.ones(2, 3), torch.ones(1, 3), torch.ones(1)).tolist()
-        [[4.0], [4.0]]
-    """
+    """Return ``rows @ weight.T + bias``; only a derivative by the rows is recorded."""
     if (linear := _onednn(rows)) is not None:
         return linear(rows, weight, bias, "none", [], "")
     return rows @ weight.T if bias is None else torch.addmm(bias, rows, weight.T)
@@ -33,12 +28,7 @@ def times(
 def times_each(
     rows: Float[Tensor, "row input"], weights: Float[Tensor, "victim unit input"]
 ) -> Float[Tensor, "row unit"]:
-    """Return each victim's ``rows @ weight.T``, victim after victim; only a derivative by the rows is recorded.
-
-    Example:
-        >>> times_each(torch.ones(2, 3), torch.stack([torch.ones(1, 3), torch.zeros(1, 3)])).tolist()
-        [[3.0], [0.0]]
-    """
+    """Return each victim's ``rows @ weight.T``, victim after victim; only a derivative by the rows is recorded."""
     if len(weights) == 1:
         return times(rows, weights[0])
     each = rows.view(len(weights), -1, rows.shape[-1])

@@ -1,8 +1,7 @@
-"""Registries: names of the parts of an audit, and their creation from name and arguments.
+"""Registries of the parts of an audit: a module is imported when a part of it is first created.
 
-There is one registry for each kind. The ``__init__`` of a package declares the names of its parts and the module of
-each, one line a part; a module is imported when its part is first created. Plug-ins add parts through an entry point in
-the group ``seepage.<kind>s``, whose module declares or registers them on import.
+The ``__init__`` of a package declares its parts, one line a part. Plug-ins declare or register theirs through an entry
+point in the group ``seepage.<kind>s``.
 """
 
 from __future__ import annotations
@@ -34,12 +33,7 @@ SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
 
 def takes(function: Callable[..., object], argument: str) -> bool:
-    """Return whether a callable has an argument, by name or because it takes any.
-
-    Example:
-        >>> takes(sorted, "reverse"), takes(sorted, "colour")
-        (True, False)
-    """
+    """Return whether a callable has an argument, by name or because it takes any."""
     parameters = inspect.signature(function).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
@@ -61,13 +55,7 @@ class Attack(Protocol):
 
 
 class Entry(Generic[T_co]):
-    """One registered part.
-
-    Attributes:
-        setting: setting that the part belongs to; None where its kind has none.
-        module: module that registers the part; None where the part was registered without being declared.
-        heading: line under which lists show the part, after those without one.
-    """
+    """One registered part; a declared one has a module, and lists show it under its heading."""
 
     def __init__(
         self, kind: str, name: str, setting: str | None, module: str | None = None, heading: str | None = None
@@ -77,14 +65,6 @@ class Entry(Generic[T_co]):
         self._needs: tuple[Need, ...] = ()
         # Callable with the annotation of the view, where the factory has none.
         self._callable: object = None
-
-    @classmethod
-    def of_object(cls, kind: str, setting: str | None, passed: object, needs: tuple[Need, ...]) -> Entry[T_co]:
-        """Return an entry for an object of no registered class."""
-        entry = cls(kind, name_of(passed), setting)
-        entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs, entry._callable = needs, passed
-        return entry
 
     @property
     def loaded(self) -> bool:
@@ -131,8 +111,8 @@ class Entry(Generic[T_co]):
 
     @property
     def summary(self) -> str:
-        """First line of the factory's docstring."""
-        return self._docstring.split("\n", 1)[0]
+        """First line of the factory's docstring, without its marks of code."""
+        return self._docstring.split("\n", 1)[0].replace("``", "")
 
     @property
     def source(self) -> str | None:
@@ -142,11 +122,9 @@ class Entry(Generic[T_co]):
 
 
 class Registry(Generic[T_co]):
-    """A mapping from names to factories for one kind of part.
+    """A mapping from names to factories for one kind of part, declared by the ``__init__`` of the package ``home``.
 
-    Args:
-        kind: kind of part, in messages and in the name of the entry points' group.
-        home: package whose ``__init__`` declares parts; None for no such package.
+    Parts of a kind may belong to settings; names are unique within each.
 
     Example:
         >>> shapes = Registry[int]("shape")
@@ -154,19 +132,8 @@ class Registry(Generic[T_co]):
         ... def square(side: int = 1) -> int:
         ...     '''A square's area.'''
         ...     return side * side
-        >>> shapes.create("square", side=3)
-        9
-        >>> shapes["square"].summary
-        "A square's area."
-
-        Parts of a kind may belong to settings; names are unique within each.
-
-        >>> @shapes.register("square", "solid")
-        ... def cube(side: int = 1) -> int:
-        ...     '''A cube's volume.'''
-        ...     return side**3
-        >>> shapes.of("solid").create("square", side=3)
-        27
+        >>> shapes.create("square", side=3), shapes["square"].summary
+        (9, "A square's area.")
     """
 
     def __init__(self, kind: str, home: str | None = None) -> None:
@@ -191,21 +158,13 @@ class Registry(Generic[T_co]):
         return both
 
     def declare(self, modules: Mapping[str, str], setting: str | None = None, heading: str | None = None) -> None:
-        """Declare parts without importing them.
+        """Declare parts without importing them: the module that registers each, by the part's name.
 
-        Args:
-            modules: full name of the module that registers each part, by the part's name.
-            setting: setting of all of them; that of ``of``, or none, if None.
-            heading: line under which lists show them, such as the paper that they repeat; None for no such line.
+        All are of one setting, that of ``of`` if None. Lists show them under a heading, such as the paper that they
+        repeat.
 
         Raises:
             BadInputError: another part has one of the names.
-
-        Example:
-            >>> shapes = Registry[int]("shape")
-            >>> shapes.declare({"circle": "my_package.circle"}, heading="My shapes")
-            >>> [(entry.name, entry.heading, entry.loaded) for entry in shapes.entries()]
-            [('circle', 'My shapes', False)]
         """
         setting = setting or self.setting
         # A plug-in may be loaded before the package's own parts are declared.
@@ -216,14 +175,10 @@ class Registry(Generic[T_co]):
                 raise self._twice(name)
 
     def register(self, name: str, setting: str | None = None, needs: tuple[Need, ...] = ()) -> Callable[[F], F]:
-        """Register the decorated factory.
+        """Register the decorated factory under a name that is unique in its setting, that of ``of`` if None.
 
         The first line of its docstring is its summary, a sentence that begins with ``Source:`` says who published it.
-
-        Args:
-            name: name of the part, unique in its setting.
-            setting: setting that the part belongs to; that of ``of``, or none, if None.
-            needs: side information without which an attack or baseline cannot be called.
+        ``needs`` is side information without which an attack or baseline cannot be called.
 
         Raises:
             BadInputError: another factory has that name.
@@ -270,9 +225,6 @@ class Registry(Generic[T_co]):
         """Return the entry of an object's class, or one for the object where its class is not registered.
 
         The latter has the needs in its attribute ``needs``, or else those of a registered class that it extends.
-
-        Raises:
-            BadInputError: the class is registered for other settings only.
         """
         loaded_entries = [entry for entry in self._entries.values() if entry.loaded]
         # For a part that several settings share, this setting's entry comes last.
@@ -283,13 +235,13 @@ class Registry(Generic[T_co]):
         if bases and bases[0].factory is type(passed):
             return bases[0]
         needs = getattr(passed, "needs", bases[0].needs if bases else ())
-        return Entry.of_object(self.kind, self.setting, passed, needs)
+        entry: Entry[T_co] = Entry(self.kind, name_of(passed), self.setting)
+        entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
+        entry._needs, entry._callable = needs, passed
+        return entry
 
     def _own(self, reference: str) -> Entry[T_co]:
-        """Return the entry of a class in a file or module of the user's own; its code is run.
-
-        Its needs are those of its registration or its attribute ``needs``.
-        """
+        """Return the entry of a class in a file or module of the user's own, whose code is run, with its own needs."""
         defined = import_part(reference, self.kind)
         if not callable(defined):
             raise BadInputError(
@@ -315,13 +267,8 @@ class Registry(Generic[T_co]):
         names = {entry.setting for entry in self.entries() if entry.setting is not None}
         return [*(s for s in SETTINGS if s in names), *sorted(names - set(SETTINGS))]
 
-    def create(self, name: str, **arguments: Any) -> T_co:
-        """Make the part ``name``.
-
-        Raises:
-            BadInputError: the name is unknown, an argument is not one its factory takes, or one that it
-                needs is missing.
-        """
+    def create(self, name: str, **arguments: object) -> T_co:
+        """Make the part ``name``; arguments that its factory does not take, or lacks, are refused."""
         entry = self[name]
         accepted = inspect.signature(entry.factory).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
@@ -376,24 +323,14 @@ class Registry(Generic[T_co]):
 
 
 def is_factory(passed: object) -> bool:
-    """Return whether an object is registered as a factory of parts.
-
-    Example:
-        >>> is_factory(attacks["dlg"].factory), is_factory(takes)
-        (True, False)
-    """
+    """Return whether an object is registered as a factory of parts."""
     return any(
         entry.loaded and entry.factory is passed for registered in _KINDS for entry in registered._entries.values()
     )
 
 
 def name_of(passed: object) -> str:
-    """Return the name of an object in results: that of its registration, else that of class or function.
-
-    Example:
-        >>> name_of(takes), name_of(lambda view: view)
-        ('takes', 'lambda')
-    """
+    """Return the name of an object in results: that of its registration, else that of class or function."""
     for registry in _KINDS:
         for entry in registry._entries.values():
             if entry.loaded and entry.factory is type(passed):

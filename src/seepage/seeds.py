@@ -12,10 +12,6 @@ def stream(seed: int, victim: int, purpose: str) -> int:
 
     It depends on nothing else, so that a victim is the same whichever attacks, batch sizes and other
     victims are in the audit.
-
-    Example:
-        >>> stream(0, 3, "batch") == stream(0, 3, "batch"), stream(0, 3, "batch") == stream(0, 3, "starts")
-        (True, False)
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(victim, zlib.crc32(purpose.encode())))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

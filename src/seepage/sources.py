@@ -34,10 +34,6 @@ def own_code() -> dict[str, str]:
 
     Victims measured by other code are measured again: a version number does not change with every correction, but
     figures may.
-
-    Example:
-        >>> sorted(own_code())
-        ['digest', 'torch']
     """
     digest = hashlib.sha256()
     for name in _DETERMINING:
@@ -49,12 +45,7 @@ def own_code() -> dict[str, str]:
 
 
 def foreign_code(factory: Callable[..., object]) -> str | None:
-    """Return a digest of the source file of a part that another package adds, None for seepage's own.
-
-    Example:
-        >>> foreign_code(own_code) is None
-        True
-    """
+    """Return a digest of the source file of a part that another package adds, None for seepage's own."""
     file = getattr(sys.modules.get(getattr(factory, "__module__", "")), "__file__", None)
     if file is None or not Path(file).is_file() or _PACKAGE in Path(file).parents:
         return None
@@ -70,15 +61,7 @@ class NoDigestError(Exception):
 
 
 def fingerprint(passed: object) -> str:
-    """Return a digest of all that a caller's object computes with: source files of its classes, and its values.
-
-    Raises:
-        NoDigestError: it is defined in no file, or holds something without values, such as an open file.
-
-    Example:
-        >>> fingerprint([1, 2]) == fingerprint([1, 2]), fingerprint([1, 2]) == fingerprint([1, 3])
-        (True, False)
-    """
+    """Return a digest of all that a caller's object computes with: source files of its classes, and its values."""
     return digest_of({"object": _values(passed, ())})
 
 

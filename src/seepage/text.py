@@ -9,103 +9,84 @@ from collections.abc import Mapping
 
 
 def clean(value: object, longest: int = 48) -> str:
-    r"""Return a text of a table as one short printable line.
+    """Return a text of a table as one short printable line.
 
     What a table contains may come from anyone: control characters, which a terminal would obey, are
     written as escapes, and long texts are cut.
-
-    Example:
-        >>> clean("a\x1b[31mb"), clean("x" * 60, longest=5)
-        ('a\\x1b[31mb', 'xxxx…')
     """
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def shown_value(value: object, longest: int) -> str:
-    """Return a cell of a table in at most so many characters, numbers with six digits.
-
-    Example:
-        >>> shown_value(1 / 3, 24), shown_value("a long name", 6)
-        ('0.333333', 'a lon…')
-    """
+    """Return a cell of a table in at most so many characters, numbers with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else clean(value, longest)
 
 
 def steers(text: str) -> bool:
-    r"""Return whether a text has characters that a terminal obeys, such as escapes and marks of writing direction.
-
-    Example:
-        >>> steers("größe 大"), steers("a\u202eb"), steers("a\x9b31m")
-        (False, True, True)
-    """
+    """Return whether a text has characters that a terminal obeys, such as escapes and marks of writing direction."""
     # Control characters, formats, lone surrogates, and separators of lines and paragraphs.
     return any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text)
 
 
 def printable_json(content: object, allow_nan: bool = True) -> str:
-    r"""Return JSON of several lines in which no character steers a terminal.
-
-    Letters of all scripts stay as they are; control characters and marks of writing direction are JSON's escapes.
-
-    Raises:
-        ValueError: a number is not finite and may not be.
-
-    Example:
-        >>> print(printable_json({"größe": "a\u202eb\x9b"}))
-        {
-         "größe": "a\u202eb\u009b"
-        }
-    """
+    """Return JSON of several lines in which no character steers a terminal; letters of all scripts stay as they are."""
     text = json.dumps(content, indent=1, allow_nan=allow_nan, ensure_ascii=False)
     return _NOT_PLAIN.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
+_ALMOST = 1e-9
+_HALF = 0.5
 # Possibly not printable: all but line breaks and the printable characters of ASCII.
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
 
 def percent(rate: float | None, digits: int = 1) -> str:
-    """Return a rate in percent, a dash for a missing one.
-
-    Example:
-        >>> percent(0.9517), percent(None)
-        ('95.2%', '–')
-    """
-    return "–" if rate is None else f"{100 * rate:.{digits}f}%"
+    """Return a rate in percent, a dash for a missing one; only all is 100%, and only nothing is 0%."""
+    if rate is None:
+        return "–"
+    least = 10.0**-digits
+    # Means of floating-point numbers miss 0 and 1 by a last digit.
+    if _ALMOST < rate < 1 - _ALMOST:
+        return f"{min(max(100 * rate, least), 100 - least):.{digits}f}%"
+    return f"{round(100 * rate, digits) + 0.0:.{digits}f}%"
 
 
 def points(difference: float | None) -> str:
-    """Return a difference of rates in percentage points, with its sign, a dash for a missing one.
-
-    Example:
-        >>> points(0.414), points(-0.02)
-        ('+41.4', '-2.0')
-    """
+    """Return a difference of rates in percentage points, with its sign, a dash for a missing one."""
     return "–" if difference is None else f"{100 * difference:+.1f}"
 
 
 def span(low: float | None, high: float | None, n: int | None = None) -> str:
     """Return the interval of a rate in percent, nothing for a missing one.
 
-    Where all victims agree, the interval shrinks to a point that claims too much. Its place takes the bound that their
-    number allows, see ``bounds_of_alike``.
-
-    Args:
-        n: number of victims; None where they are not counted, such as for differences.
-
-    Example:
-        >>> span(0.921, 0.98, 10), span(1.0, 1.0, 10), span(0.0, 0.0, 10), span(1.0, 1.0)
-        ('[92.1, 98.0]', '[at least 69.2]', '[at most 30.8]', '[all alike]')
+    Where all ``n`` victims agree, the interval shrinks to a point that claims too much. Its place takes the bound that
+    their number allows, see ``bounds_of_alike``. Differences have no such number.
     """
     if low is None or high is None:
         return ""
-    if low == high and n is not None and 0 <= low <= 1:
+    same = alike(low, high)
+    if same and n is not None and 0 <= low <= 1:
         low, high = bounds_of_alike(low, n)
         if high >= 1:
-            return f"[at least {100 * low:.1f}]"
-        return f"[at most {100 * high:.1f}]" if low <= 0 else f"[{100 * low:.1f}, {100 * high:.1f}]"
-    return "[all alike]" if low == high else f"[{100 * low:.1f}, {100 * high:.1f}]"
+            return at_least(low)
+        if low <= 0:
+            return f"[at most {100 * high:.1f}]"
+    elif same:
+        return "[all alike]"
+    # Ends are rounded as far as they stay outside: one above 0 or below 1 is not said to be there from within.
+    first = percent(low).removesuffix("%") if low > _HALF else f"{100 * low:.1f}"
+    return f"[{first}, {percent(high).removesuffix('%') if high < _HALF else f'{100 * high:.1f}'}]"
+
+
+def alike(low: float, high: float) -> bool:
+    """Return whether the ends of an interval are one point, up to the last digits."""
+    return abs(high - low) <= _ALMOST
+
+
+def at_least(low: float) -> str:
+    """Return the interval of a rate whose upper end is certainty."""
+    return f"[at least {percent(low).removesuffix('%')}]"
 
 
 def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
@@ -113,45 +94,33 @@ def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
 
     Of further victims at most a share of 1 - 0.025^(1/n) differs (Clopper and Pearson, 97.5%); each of those may score
     anything from 0 to 1.
-
-    Args:
-        rate: rate of each measured victim, from 0 to 1.
-
-    Example:
-        >>> [round(bound, 3) for bound in bounds_of_alike(1.0, 10)]
-        [0.692, 1.0]
     """
     same = 0.025 ** (1 / n)
-    return rate * same, rate * same + 1 - same
+    return rate * same, 1 - (1 - rate) * same
+
+
+def how_many(number: int, name: str) -> str:
+    """Return a number with the name of what is counted, which takes an s for several.
+
+    Example:
+        >>> how_many(1, "row"), how_many(2000, "row")
+        ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def listed(names: list[str]) -> str:
-    """Return names as in running text.
-
-    Example:
-        >>> listed(["a", "b", "c"])
-        'a, b and c'
-    """
+    """Return names as in running text."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
 
 def lowered(text: str) -> str:
-    """Return a text with a small first letter, for the middle of a sentence; acronyms stay as they are.
-
-    Example:
-        >>> lowered("The server"), lowered("A party"), lowered("AUC")
-        ('the server', 'a party', 'AUC')
-    """
+    """Return a text with a small first letter, for the middle of a sentence; acronyms stay as they are."""
     return text if text[:2].isupper() and text[1:2].isalpha() else text[:1].lower() + text[1:]
 
 
 def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
-    """Return nested values as lines of a table; lists of plain values stay on one line, missing ones are a dash.
-
-    Example:
-        >>> flattened({"commit": {"hash": "ab", "dirty": None}, "sizes": [1, 4], "audits": [{"seed": 0}]})
-        [('commit.hash', 'ab'), ('commit.dirty', '–'), ('sizes', '1, 4'), ('audits 1.seed', '0')]
-    """
+    """Return nested values as lines of a table; lists of plain values stay on one line, missing ones are a dash."""
     if isinstance(value, Mapping) and value:
         lines = (flattened(item, f"{path}.{name}" if path else str(name)) for name, item in value.items())
         return [line for group in lines for line in group]
@@ -162,14 +131,7 @@ def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
 
 
 def lasting(seconds: float) -> str:
-    """Return a time in words.
-
-    Example:
-        >>> lasting(0.2), lasting(48.0), lasting(130.0), lasting(7e3), lasting(2e5)
-        ('1 s', '48 s', '2 min', '1 h 57 min', '55 h')
-        >>> lasting(5e6), lasting(1e12)
-        ('57 days', '31,688 years')
-    """
+    """Return a time in words."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

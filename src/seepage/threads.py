@@ -10,13 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set the number of CPU threads of PyTorch for a while.
-
-    Example:
-        >>> with threads(1):
-        ...     torch.get_num_threads()
-        1
-    """
+    """Set the number of CPU threads of PyTorch for a while."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

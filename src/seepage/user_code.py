@@ -1,7 +1,4 @@
-"""User code, named ``package.module:name`` or ``path/to/file.py:name``.
-
-Consent is checked before: names in a document need it, see ``seepage.config.document``.
-"""
+"""User code, named ``package.module:name`` or ``path/to/file.py:name``; consent to run it is checked before."""
 
 from __future__ import annotations
 
@@ -22,22 +19,12 @@ _FORM = re.compile(r"(?P<place>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<name>
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name is that of user code.
-
-    Example:
-        >>> is_reference("mine.py:Mine"), is_reference("package.mine:Mine"), is_reference("tableak")
-        (True, True, False)
-    """
+    """Return whether a name is that of user code."""
     return _FORM.fullmatch(name) is not None
 
 
 def short_name(name: str) -> str:
-    """Return the name of a part in results: for user code the name in its file.
-
-    Example:
-        >>> short_name("folder/mine.py:Mine"), short_name("tableak")
-        ('Mine', 'tableak')
-    """
+    """Return the name of a part in results: for user code the name in its file."""
     match = _FORM.fullmatch(name)
     return name if match is None else match["name"]
 
@@ -47,9 +34,6 @@ def import_part(reference: str, kind: str) -> object:
 
     A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
     in its own folder.
-
-    Raises:
-        BadInputError: there is no such file, module or name, or importing raises.
     """
     match = _FORM.fullmatch(reference)
     if match is None:
@@ -97,11 +81,7 @@ def searched_first(folder: Path) -> Iterator[None]:
 
 
 def import_place(place: str, reference: str, kind: str) -> ModuleType:
-    """Return the module of a dotted name or a file.
-
-    Raises:
-        BadInputError: there is no such module or file, or it raises when it is imported.
-    """
+    """Return the module of a dotted name or a file."""
     try:
         if not is_file(place):
             return importlib.import_module(place)
@@ -152,9 +132,8 @@ def described(error: BaseException) -> str:
     text = text if len(text) <= 400 else text[:399] + "…"
     place = ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    if isinstance(error, SyntaxError) and error.filename:
-        # The text of a syntax error names the line already.
-        place = ""
-    elif frames and Path(__file__).parent not in Path(frames[-1].filename).parents:
+    # The text of a syntax error names the line already.
+    named = isinstance(error, SyntaxError) and error.filename
+    if not named and frames and Path(__file__).parent not in Path(frames[-1].filename).parents:
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
     return f"{type(error).__name__}{': ' + text if text else ''}{place}"

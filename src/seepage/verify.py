@@ -27,12 +27,9 @@ _OF_CELL, _OF_RECORD = {"record", "column", "given", "commitment"}, {"cells", "l
 
 
 class CheckedCertificate(NamedTuple):
-    """Outcome of a check that refused nothing.
+    """Outcome of a check that refused nothing; the kernel's proof is None where no cells were opened.
 
-    Attributes:
-        verified: number of claimed cells that are proved.
-        given: number of claimed cells that are proved only given what the proof names.
-        proof: the kernel's answer; None where no cells were opened.
+    Of the claimed cells ``verified`` are proved, and ``given`` only given what the proof names.
     """
 
     cells: int
@@ -72,12 +69,7 @@ def header(message: Mapping[str, Tensor], parameters: Mapping[str, Tensor], decl
 
 
 def commitment(head: str, salt: str, place: list[object], value: object) -> str:
-    """Return the commitment to a cell, which holds under one header.
-
-    Args:
-        salt: salt in hexadecimal digits.
-        place: record, column, and whether the cell is certified only given what the proof names.
-    """
+    """Return the commitment to a cell; its place is record, column, and whether it is certified only as given."""
     return digest_of([head, salt, place, value])
 
 
@@ -85,13 +77,9 @@ def check(
     certificate: Path, opened: Path | None, module: nn.Module, parameters: Mapping[str, Tensor],
     message: Mapping[str, Tensor], declared: Declaration, classes: int,
 ) -> CheckedCertificate:  # fmt: skip
-    """Check a certificate.
+    """Check a certificate, with opened cells of a file or, if None, of the certificate itself, if any.
 
-    Args:
-        opened: file of its opened cells; None for those in the certificate, if any.
-        module, parameters: network that the client was sent, and its parameters by name.
-        declared: the verifier's own declaration of how it came about.
-        classes: number of classes of the target; 0 for a number.
+    Network, parameters, message and declaration are the verifier's own; a number as target has 0 classes.
 
     Raises:
         RefusedError: the certificate is of something else, or claims what is not proved; the message is the reason.

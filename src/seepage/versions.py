@@ -6,12 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed(name: str) -> str | None:
-    """Return the version of an installed distribution; None where it runs without being installed.
-
-    Example:
-        >>> installed("no-such-distribution") is None
-        True
-    """
+    """Return the version of an installed distribution; None where it runs without being installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -276,7 +276,7 @@ def test_every_registered_metric_is_measured_by_default():
 
 
 def test_another_number_of_victims_is_refused():
-    with pytest.raises(BadInputError, match=r"3 victim\(s\) but the guess 2"):
+    with pytest.raises(BadInputError, match=r"3 victims but the guess 2"):
         measure(SCHEMA, statistics_of(SCHEMA), secret_of(draw(3, 2, 0)), RecordsGuess(draw(2, 2, 0)))
 
 

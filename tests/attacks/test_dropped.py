@@ -61,7 +61,7 @@ def test_records_are_read_in_the_first_layers_span_and_none_is_proved(activation
     assert not guess.certified.any()
     assert guess.proofs is not None
     assert all(proof.doubt for proof in guess.proofs)
-    assert guess.regime == ("6 of 6 records read one by one in gradients of rank 6, none proved",) * 2
+    assert guess.regime == ("6 of 6 records read one by one (rank of the layers' gradients: 6), none proved",) * 2
     assert guess.labels is not None
     order = matched(guess.cells[0], ran.secret.cells[0])
     # Errors without dropout are alike enough to tell the labels.

@@ -94,7 +94,7 @@ def test_random_draws_share_no_stream_with_a_generator_of_the_same_seed(knowledg
 
 
 def test_one_seed_for_each_victim_is_demanded(knowledge: Knowledge):
-    with pytest.raises(BadInputError, match=r"got 2 for 3 victim\(s\)"):
+    with pytest.raises(BadInputError, match=r"got 2 for 3 victims"):
         Random()(_view(3), knowledge, [1, 2])
 
 

@@ -17,8 +17,8 @@ from seepage.captures.transcript_attacks import TranscriptAttack
 from seepage.captures.transcripts import read_transcript
 from seepage.errors import BadInputError
 from seepage.protocols.split import SplitLearning
-from seepage.tabular.assumed import uniform_statistics
 from seepage.tabular.schema import Discrete
+from seepage.tabular.statistics import uniform_statistics
 from seepage.wire.split import CutKnowledge
 from tests.captures import two_parties as job
 

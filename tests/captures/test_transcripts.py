@@ -122,7 +122,7 @@ def test_several_noisy_messages_tell_more_than_one(tmp_path: Path) -> None:
 def test_weights_of_other_rounds_are_said_and_fitted(folder: Path) -> None:
     (folder / "client-000000.safetensors").rename(folder / "client-7.safetensors")
     found = TranscriptAttack(read_transcript(folder)).run()
-    assert "client weights are up to 7 round(s) away" in found.notes[0]
+    assert "client weights are up to 7 rounds away" in found.notes[0]
     assert "posterior_about" in {one.attack for one in found.tried}
     (folder / "client-7.safetensors").unlink()
     found = TranscriptAttack(read_transcript(folder), attacks=["exact", "label_norm"]).run()
@@ -256,7 +256,7 @@ def cut_short(name: str) -> Callable[[Path], None]:
         (cut_short("round-000000.safetensors"), "are no whole safetensors file"),
         (cut_short("client-000000.safetensors"), "is no whole safetensors file"),
         (message(ids=None), "lack the tensor 'ids'"),
-        (message(ids=torch.zeros(60, dtype=torch.long)), "hold 59 record(s) twice"),
+        (message(ids=torch.zeros(60, dtype=torch.long)), "hold 59 records twice"),
         (message(ids=torch.zeros(60)), "hold ids of shape (60,) and type float32"),
         (message(ids=torch.full((60, 2), 255, dtype=torch.uint8)), "no text in UTF-8"),
         (message(activations=torch.zeros(3, 9)), "for 60 ids"),
@@ -294,7 +294,7 @@ def test_gradients_of_zero_and_one_class_are_said(folder: Path, tmp_path: Path) 
     ("option", "frame", "said"),
     [
         ("truth", with_ids().assign(id=range(60)), "have no record in common"),
-        ("truth", with_ids().drop(columns="noise_0"), "lacks the column(s) 'noise_0'"),
+        ("truth", with_ids().drop(columns="noise_0"), "lacks 'noise_0', which its schema has"),
         ("truth", with_ids().assign(id="p1"), "have the id 'p1' twice"),
         ("truth", with_ids().assign(cause="unseen"), "none of its"),
         ("known", with_ids(OWN), "have neither the label 'label' nor all private columns"),

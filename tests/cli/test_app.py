@@ -19,7 +19,11 @@ import pytest
 
 from seepage import cli, registry
 from seepage.cli.app import load, settings_by_command
-from seepage.config.preset import presets
+from seepage.cli.exits import Exit
+from seepage.config.document import read_text_document
+from seepage.config.preset import presets, read_preset
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.option import fields_of
 from seepage.tabular.schema import Schema
 from tests.stores import jobs_done, measurements
 
@@ -519,6 +523,24 @@ def test_lists_name_what_can_be_named(seepage: Any, command: str) -> None:
         "reproduce": "tableak/table17",
     }
     assert known[command] in ran.out
+
+
+def test_the_help_says_what_a_command_does_without_an_option(seepage: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def help_of(*command: str) -> str:
+        return " ".join(seepage(*command, "--help").out.replace("│", " ").split())
+
+    [decided] = read_text_document(read_preset("decide"), "", Path(), {}, allow_code=False)
+    assert isinstance(decided, HorizontalSpec)
+    named = ", ".join(part.title.partition("(")[0] for part in decided.defenses)
+    audit = help_of("audit")
+    assert f"Default: {named};" in audit
+    assert f"Default: {decided.batch_sizes[0]} with the default defenses" in audit
+    assert fields_of(HorizontalSpec)["defenses"].default != decided.defenses
+    assert "exactly one. Default: sex." in help_of("pooled")
+    assert "Victims are added" not in help_of("split")
+    assert f"{Exit.WRONG_PROOF.value} a certificate that the truth contradicts" in help_of()
 
 
 def test_the_help_of_an_audit_is_short_and_all_options_are_one_step_away(seepage: Any, monkeypatch: Any) -> None:

@@ -50,7 +50,7 @@ def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_p
         (("--rows", "1900"), "do not fit into 2000 rows"),
         (("--share", "0.5"), "seepage: shares are at least two numbers in [0, 1], in increasing order; got [0.5]."),
         (("--protocol", "updat"), "protocol"),
-        (("--attack", "dominant"), "takes UpdatedView"),
+        (("--attack", "dominant"), "takes answers before and after new data"),
         (("--defense", "without_columns:{columns: agee}"), "did you mean 'age'"),
         (("--rows", "400", "--share", "0.05", "--share", "0.95"), "shares nearer to"),
         (("--auxiliary-from", "guesses"), "--auxiliary-from: "),

@@ -10,8 +10,7 @@ import torch
 from sklearn.model_selection import train_test_split
 
 from seepage.datasets import load
-from seepage.datasets.bundle import bundled
-from seepage.datasets.dataset import split
+from seepage.datasets.dataset import bundled, split
 from seepage.errors import BadInputError
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete

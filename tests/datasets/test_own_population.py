@@ -90,9 +90,9 @@ def test_edges_that_count_for_nothing_are_counted(tmp_path: Path) -> None:
     assert sorted(zip(*found.graph.edges.nonzero(), strict=True)) == [(0, 1), (1, 0), (1, 4), (4, 1)]
     notes = "; ".join(found.notes)
     assert "2 edges join nodes by 'from' and 'to'" in notes
-    assert "2 of 6 rows of edges name(s) a node that is not there ('elsewhere', '(missing)')" in notes
-    assert "1 of 6 rows of edges join(s) a node with itself" in notes
-    assert "1 of 6 rows of edges repeat(s) another one" in notes
+    assert "2 of 6 rows of edges count for nothing: a node is not there ('elsewhere', '(missing)')" in notes
+    assert "1 of 6 rows of edges counts for nothing: both nodes are the same" in notes
+    assert "1 of 6 rows of edges counts for nothing: another row has the same nodes" in notes
     assert "237 of 240 nodes have no edge" in notes
 
 

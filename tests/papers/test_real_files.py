@@ -92,7 +92,7 @@ def test_crime_targets(real):
     expected = (labels >= 0.15).long() + (labels > 0.5).long()
     assert (classes.all.labels.long() == expected).all()
     assert {0.15, 0.5} <= set(labels.tolist())
-    assert classes.notes == ("1 missing cell(s) filled with the median of the column",)
+    assert classes.notes == ("1 missing cell filled with the median of the column",)
 
 
 def test_the_folder_may_come_from_the_environment(real, monkeypatch):

@@ -123,8 +123,10 @@ def test_settings_that_are_lists_and_mappings_are_compared_as_they_are(runs: tup
 
 def test_runs_without_anything_in_common_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
     other = edited(runs[0], tmp_path / "other", lambda rows: [{**row, "metric": f"my_{row['metric']}"} for row in rows])
-    with pytest.raises(BadInputError, match="no figure in common"):
+    with pytest.raises(BadInputError, match="no figure in common") as raised:
         compare_runs(load_run(runs[0]), load_run(other))
+    # Each batch size once, with its attacks and baselines behind it.
+    assert str(raised.value).count("at batch size 1 ") == str(raised.value).count("at batch size 2 ") == 2
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,9 @@ def test_a_planted_change_of_leakage_ends_with_its_status(
 def test_what_shows_nothing_passes_no_comparison(runs: tuple[Path, Path], tmp_path: Path) -> None:
     old, new = map(load_run, planted_change(tmp_path, runs, lambda lifts: lifts))
     assert judge(old, new, 0.1).outcome == "passed"
+    same = judge(old, old, 0.1)
+    assert " did not change (n=" in same.line
+    assert "rose" not in same.line
     gone = {figure: lifts for figure, lifts in new.lifts.items() if figure.batch_size == 1}
     assert judge(old, replace(new, lifts=gone), 0.1).outcome == "undecided"
     assert judge(old, replace(new, incomplete={"none": "the control is missing"}), 0.1).outcome == "undecided"

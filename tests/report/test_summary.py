@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from seepage import registry
 from seepage.assessment.row import ResultRow
+from seepage.report.grids import interval
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding
-from tests.report.parts import PEEK, CoinAudit
+from seepage.results.tiers import closed_gap
+from seepage.run.runner import Run
+from seepage.text import percent, span
+from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.results.test_verdict import row
 
 WORDS: dict[str, Any] = {"attacker": "The server", "secret": "all cells", "message": "the gradient", "columns": ()}
@@ -167,3 +172,49 @@ def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_rep
         "25.0% of the cells are certified: only one value replays what came back.",
         "Not determined, as many values replay what came back: age (90.0% of its values).",
     ]
+
+
+def test_no_bound_of_the_closed_gap_is_above_all_of_it_and_almost_all_is_not_all() -> None:
+    almost = row(mean=0.9975, low=0.99, high=1.0, lift=0.4975, lift_low=0.46, lift_high=0.53)
+    assert closed_gap(almost, "lift_high") == 1.0
+    words = headline(result([almost])).words
+    assert "reads 99% of all cells" in words
+    assert "99 are read (10 flips, 95% interval 92 to 100)" in words
+
+
+def test_units_that_are_all_alike_have_the_same_bound_in_every_place() -> None:
+    alike = row(n=5, mean=1.0, low=1.0, high=1.0, lift=0.5, lift_low=0.43, lift_high=0.57)
+    flat = result([alike])
+    assert "the same for each [at least 47.8]" in summary(flat)
+    assert "95% interval" not in headline(flat).words
+    assert span(1.0, 1.0 - 1e-16, 5) == "[at least 47.8]"
+    cells = interval("95% interval").cell({"low": 1.0, "high": 1.0, "n": 5})
+    errors = interval("95% interval", scale=1.0).cell({"low": 1.0, "high": 1.0, "n": 5})
+    assert (cells.text, errors.text) == ("[at least 47.8]", "[all alike]")
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(0.9999, "99.9%"), (1e-5, "0.1%"), (1.0, "100.0%"), (0.0, "0.0%")])
+def test_a_share_is_not_rounded_to_all_or_nothing(rate: float, shown: str) -> None:
+    assert percent(rate) == shown
+
+
+@pytest.mark.parametrize(
+    ("ran", "words"),
+    [
+        ((10, 10), "10 flips in each configuration"),
+        ((1, 8), "1 to 8 of 10 flips"),
+        ((10, 4, 0), "4 to 10 of 10 flips"),
+        ((57, 57), "57 flips in each configuration"),
+        ((0,), "none of 10 flips"),
+    ],
+)
+def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -> None:
+    audit = CoinAudit(CoinSpec(flips=10))
+    part = next(part for part in audit.parts if part.kind == "attack")
+    runs = [Run(audit.configurations[0], part, [], tuple(range(count)), 1.0, {}, {}) for count in ran]
+    assert AuditResult(audit, [], runs).units_run == words
+
+
+def test_lists_show_no_marks_of_code() -> None:
+    for setting in registry.attacks.settings():
+        assert not any("``" in entry.summary for entry in registry.attacks.of(setting).entries())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
@@ -9,6 +10,7 @@ import sqlite3
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +172,18 @@ def test_a_folder_stays_untouched_until_something_is_kept(tmp_path: Path) -> Non
         assert store.is_empty
         assert store.runs() == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_written_is_told_in_a_plain_sentence(tmp_path: Path, monkeypatch: Any) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / ".audit.sqlite.8u0m5n20"))
+
+    monkeypatch.setattr(store_module.tempfile, "mkstemp", refused)
+    with Store(tmp_path / "run") as store, pytest.raises(BadInputError) as raised:
+        store.add_run({"command": "audit"})
+    assert str(raised.value) == (
+        f"{str(tmp_path / 'run' / FILE)!r} cannot be written (Permission denied): choose another folder with --out."
+    )
 
 
 def test_commands_are_kept_in_order(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
         said = text.getvalue()
         assert "near a threshold: up to 10 different whole numbers are categories" in said
         assert f"and {24 if all_columns else 60} more columns: {24 if all_columns else 60} continuous." in said
-        assert "blanks trimmed around 1 name(s) of columns" in said
+        assert "blanks trimmed around 1 name of columns" in said
 
 
 @pytest.mark.long

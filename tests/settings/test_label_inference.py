@@ -70,7 +70,7 @@ def test_active_and_unsplit_attacks_are_declared_as_such() -> None:
     assert by["label_completion_active", "accuracy", "t"].knowledge["steering"] == "its own steps"
     told = " ".join(report.audit.threat_model())
     assert "label_completion_active is an active attack: the party scales its own steps up" in told
-    with pytest.raises(BadInputError, match="takes LogitsView"):
+    with pytest.raises(BadInputError, match="takes logits that are added up"):
         vertical(attacks=["label_direct"])
     with pytest.raises(BadInputError, match="labels: 0"):
         vertical(attacks=["label_heads"], known_labels=0)

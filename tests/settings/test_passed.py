@@ -309,7 +309,7 @@ def test_views_and_needs_of_objects_are_held_against_the_deployment() -> None:
             rows = knowledge.granted_auxiliary("the attack")
             return FeatureGuess(rows.cells.mean(1, keepdim=True).expand(-1, view.records, -1).double())
 
-    with pytest.raises(BadInputError, match="'seeing' takes GradientView"):
+    with pytest.raises(BadInputError, match="'seeing' takes a gradient"):
         prepared("vertical", attacks=[seeing])
     with pytest.raises(BadInputError, match="'Needing' needs auxiliary rows"):
         prepared("vertical", attacks=[Needing()], auxiliary=0)

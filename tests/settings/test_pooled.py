@@ -291,8 +291,14 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"targets": 21}, "multiple of 2"),
         ({"shadows": 5}, "as many of each of 2 shares"),
         ({"parties": 11}, "parties"),
-        ({"attacks": ["dominant"]}, "takes UpdatedView .* by 'multi_party' reveals PredictionView or ModelView"),
-        ({"protocol": "update", "attacks": ["meta"]}, "takes PredictionView .* by 'update' reveals UpdatedView"),
+        (
+            {"attacks": ["dominant"]},
+            "takes answers before and after new data .* reveals answers of the model or the model itself",
+        ),
+        (
+            {"protocol": "update", "attacks": ["meta"]},
+            "takes answers of the model .* by 'update' reveals answers before and after new data",
+        ),
         (
             {"protocol": "update", "attacks": ["joint"], "targets": 20, "shares": [0.33, 0.67]},
             "at least three shares",

@@ -12,6 +12,7 @@ import torch
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
+from seepage.needs import VIEWS as NAMES_OF_VIEWS
 from seepage.settings import catalogue
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.horizontal.audit import HorizontalAudit
@@ -158,7 +159,7 @@ def test_a_plug_in_that_takes_another_view_is_refused_before_anything_runs() -> 
     deployment = deployment_of(make_spec())
     [found] = [one for one in grid_of_attacks(deployment) if one.attack == "of_updates"]
     assert found.sees == ("UpdateView",)
-    said = "takes UpdateView .the message that clients send after several local steps.*reveals GradientView"
+    said = "takes an update .the message that clients send after several local steps.*reveals a gradient"
     spec = make_spec(dataset="german", attacks=["of_updates"], victims=1)
     with pytest.raises(BadInputError, match=said):
         HorizontalAudit(spec, prepare(spec))
@@ -186,3 +187,7 @@ def test_a_further_setting_declares_its_own_deployment(monkeypatch: pytest.Monke
     monkeypatch.setitem(catalogue._SETTINGS, "split", replace(catalogue.setting("split"), deployment_at=None))
     with pytest.raises(BadInputError, match="declares no threat model"):
         deployment_of(SplitSpec())
+
+
+def test_every_view_has_a_name_in_words() -> None:
+    assert {view.__name__ for views in VIEWS.values() for view in views} <= set(NAMES_OF_VIEWS)

@@ -105,7 +105,7 @@ def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does
     assert learnt_rows(make_spec(dataset="german"), plain) == []
     told = [fact for fact in HorizontalAudit(specs[1], later).threat_model() if "trained before" in fact]
     assert len(told) == 1
-    assert "9 round(s) of 20 clients with 32 records each at a learning rate of 0.5" in told[0]
+    assert "9 rounds of 20 clients with 32 records each at a learning rate of 0.5" in told[0]
 
 
 def test_attacked_rounds_follow_each_other() -> None:
@@ -154,7 +154,7 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
     assert exposures[2].knowledge.labels.shape == (2, 4)
     one, alone, many, _ = [str(audit.granted(place, part)["sees"]) for audit, place, part in attacks]
     assert one == "one client's gradient of one batch"
-    assert "in 3 round(s) of the same clients" in many
+    assert "in 3 rounds of the same clients" in many
     assert alone.endswith("a batch drawn anew from the 10 that a client holds")
     for audit, place, part in attacks:
         first, again = (audit.expose(place, range(2)).measure(part) for _ in range(2))
@@ -183,7 +183,7 @@ def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
     )
     assert report.control
     assert report.findings is not None
-    assert "in 2 round(s) of the same clients" in report.rows[0].knowledge["sees"]
+    assert "in 2 rounds of the same clients" in report.rows[0].knowledge["sees"]
 
 
 @pytest.mark.parametrize("model", ["nn1", "cnn_bn"])

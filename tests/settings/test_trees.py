@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import seepage
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
+from seepage.extras import MissingExtraError
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
@@ -33,6 +36,15 @@ def figures(audit: TreesAudit) -> dict[tuple[str, str, str], float | None]:
     with Store(None) as store:
         [runs] = run_audits([audit], store)
     return {(r.attack, r.defense, r.metric): r.mean for r in rows_of(audit, runs) if r.column is None}
+
+
+def test_a_missing_xgboost_is_said_before_anything_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(MissingExtraError, match="xgboost is not installed; pip install 'seepage\\[trees\\]'"):
+        audit()
+    monkeypatch.setitem(sys.modules, "xgboost", ModuleType("xgboost"))
+    with pytest.raises(MissingExtraError, match=r"xgboost .*cannot be used"):
+        audit()
 
 
 @pytest.mark.long
@@ -166,7 +178,7 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
         ({"defenses": [{"name": "min_child_weight", "weight": 0}]}, "above 0"),
         ({"base_score": 1.5}, "between 0 and 1"),
         ({"base_score": float("nan")}, "base_score"),
-        ({"attacks": ["timberstrike"]}, "takes TreeFilesView"),
+        ({"attacks": ["timberstrike"]}, "takes tree files"),
         ({"depth": 0}, "depth"),
         ({"rows": []}, "rows"),
         ({"protocol": "dart"}, "protocol"),

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from seepage import datasets
+from seepage.datasets.own import own_table
 from seepage.errors import BadInputError
+from seepage.report.tolerances import tolerances
 from seepage.run.store import Store
 from seepage.settings.vertical.audit import VerticalAudit, partition_of
 from seepage.settings.vertical.spec import VerticalSpec
+from seepage.tabular.infer import Policy
+from seepage.tabular.schema import Continuous
 from tests.attacks.vertical.parts import table
 from tests.audits import measured
 from tests.rows import number
@@ -179,6 +184,38 @@ def test_columns_are_shared_by_kind_and_the_victim_gets_its_share() -> None:
         partition_of(VerticalSpec(columns_seed=seed), datasets.load("german").schema).columns for seed in (0, 1)
     )
     assert first != second
+
+
+def _own(sensitive: Sequence[str], **changes: Any) -> VerticalAudit:
+    own, _ = own_table(DATA.all.frame, target=DATA.schema.target.name, policy=Policy(sensitive=sensitive))
+    return VerticalAudit(VerticalSpec.of(**{"dataset": own.name, "features": 8, **changes}), own, own=True)
+
+
+def test_sensitive_columns_of_an_own_table_are_the_passive_party_s() -> None:
+    usual = _own(())
+    assert usual.about.limits == ()
+    for name in DATA.schema.names:
+        audit = _own((name,))
+        assert name in audit.partition.schemas[1].names
+        assert audit.about.limits == ()
+        assert [len(held) for held in audit.partition.columns] == [len(held) for held in usual.partition.columns]
+    assert DATA.schema.names[-1] in _own(DATA.schema.names[-1:], parties=3, victim=2).partition.schemas[2].names
+
+
+def test_a_sensitive_column_that_the_user_gave_to_the_active_party_is_named() -> None:
+    first, *_, last = DATA.schema.names
+    audit = _own((last,), passive=[first])
+    assert audit.about.limits == (
+        f"Not attacked: the sensitive column {last}, which is not held by passive party 1, the attacked one.",
+    )
+
+
+def test_the_only_distances_that_are_named_are_those_of_attacked_columns_and_a_tenth_of_their_range() -> None:
+    audit = VerticalAudit(SPEC, DATA)
+    held = [c for c in audit.schema.columns if isinstance(c, Continuous)]
+    assert all(c.tolerance == pytest.approx(0.1 * (c.high - c.low)) for c in held)
+    words = tolerances(audit.schema, attacked=audit.about.columns)
+    assert words == "A number counts as read within its tolerance: n ±0.6."
 
 
 @pytest.mark.long

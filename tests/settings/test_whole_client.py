@@ -113,13 +113,16 @@ def test_controls_pass() -> None:
         ({"protocol": "federated_split"}, "protocol is not of the topology"),
         ({"topology": "columns", "cut": 5}, "cut is not of the topology 'columns'"),
         ({"topology": "ring"}, "topology"),
-        ({"attacks": ["exact"]}, "'exact' takes CutView"),
-        ({"attacks": ["label_heads"]}, "'label_heads' takes ReturnedView"),
+        ({"attacks": ["exact"]}, "'exact' takes activations and the gradients that come back"),
+        ({"attacks": ["label_heads"]}, "'label_heads' takes what a party sent"),
         ({"hop": [8]}, "hop is not of the topology 'vanilla', in which no party is between client and server"),
         ({"attacker": "hop"}, "attacker is not of the topology 'vanilla'"),
         ({"topology": "multi_hop", "hop": []}, "hop"),
-        ({"topology": "multi_hop", "attacks": ["posterior"]}, "'posterior' takes CutView"),
-        ({"topology": "multi_hop", "attacks": ["label_heads"]}, "'label_heads' takes ReturnedView"),
+        (
+            {"topology": "multi_hop", "attacks": ["posterior"]},
+            "'posterior' takes activations and the",
+        ),
+        ({"topology": "multi_hop", "attacks": ["label_heads"]}, "'label_heads' takes what a party sent"),
         ({"baselines": ["knn"]}, "the baseline 'knn' is not made for the topology 'vanilla'"),
         (
             {"defenses": [{"name": "cut_noise", "noise_multiplier": 1.0}]},
@@ -283,11 +286,11 @@ def test_a_network_with_a_way_around_is_learnt(file: Path) -> None:
 @pytest.mark.parametrize(
     ("factory", "values", "said"),
     [
-        ("Three", {"topology": "u_shaped"}, "is without the module(s) 'last'; return an nn.Module with 'client', 'se"),
-        ("Three", {"topology": "multi_hop"}, "is without the module(s) 'hop'"),
+        ("Three", {"topology": "u_shaped"}, "is without 'last'; return an nn.Module with 'client', 'se"),
+        ("Three", {"topology": "multi_hop"}, "is without 'hop'"),
         ("Wrong", {"topology": "vanilla"}, "returns 4 numbers a record where 1 are needed"),
         ("Cutting", {"topology": "vanilla"}, "no gradient crosses the cut"),
-        ("Residual", {"topology": "vanilla"}, "is without the module(s) 'client', 'server'"),
+        ("Residual", {"topology": "vanilla"}, "is without 'client', 'server'"),
         ("Three", {"topology": "vanilla", "hidden": [4]}, "hidden is of the fully connected network, but the model"),
     ],
 )

@@ -249,7 +249,7 @@ def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
         ("people.csv", b"a,b\n", "has no rows; give a file with a header and at least one row"),
         ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text, line 3 .*name its encoding"),
         ("people.csv", b"a,b\n1,2\n1,2,3\n", "names 2 columns, but line 3 has 3"),
-        ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cell\(s\) \(2 such row"),
+        ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cells \(2 such row"),
         ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; give separator=';'"),
         ("people.csv", b"a,b,a\n1,2,3\n", "these repeat: a; rename"),
         ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
@@ -331,12 +331,25 @@ def test_a_table_of_ten_thousand_columns_is_refused_at_once_and_one_with_a_schem
     assert len(infer(frame, "c0", Policy(drop=tuple(frame.columns[1:9_990]))).schema.columns) == 11
 
 
+def test_two_numbers_with_a_slash_are_told_and_months_are_not_taken_for_them() -> None:
+    rows = range(60)
+    frame = pd.DataFrame({"pressure": [f"{100 + i}/{60 + i % 30}" for i in rows], "ill": [i % 2 for i in rows]})
+    frame["month"] = [f"{1 + i % 12:02}/{2000 + i % 20}" for i in rows]
+    frame["short"] = [f"{1 + i % 12:02}/{20 + i % 20}" for i in rows]
+    why = {
+        column.name: column.why
+        for column in infer(frame, "ill", Policy(overrides={"short": {"kind": "discrete"}})).columns
+    }
+    told = "of two numbers each, which two columns of numbers would keep"
+    assert [told in why[name] for name in ("pressure", "month", "short")] == [True, False, False]
+
+
 def test_columns_of_one_value_are_left_out_unless_they_are_overridden_or_sensitive() -> None:
     frame = FRAME.assign(job="cook", empty=None)
     found = infer(frame, "ill")
     assert [(one.name, one.why) for one in found.columns if one.taken == "left out"] == [
         ("job", "it holds one value only"),
-        ("empty", "it holds one value only"),
+        ("empty", "it is empty"),
     ]
     assert "columns left out: 'job' (it holds one value only), 'empty'" in found.notes[0]
     kept = infer(frame, "ill", Policy(overrides={"job": {"categories": ["cook", "nurse"]}})).schema

@@ -45,7 +45,7 @@ def test_the_active_party_takes_what_the_others_leave() -> None:
     [
         ([["discrete_0"]], "at least two parties"),
         ([(), ["discrete_0"], ["discrete_0"]], "'discrete_0' is held 2 times, by parties 1 and 2"),
-        ([["discrete_0"], ["discrete_1"]], "are held by no party"),
+        ([["discrete_0"], ["discrete_1"]], "no party holds"),
         ([(), list(SCHEMA.names)], "party 0 of 2 holds no column"),
         ([(), ["discrete_0"], []], "party 2 of 3 holds no column"),
         ([(), ["label"]], "labels are the active party's"),

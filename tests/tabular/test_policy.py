@@ -73,7 +73,10 @@ def test_missing_as_a_category_keeps_every_row() -> None:
     assert cells[gaps(7), schema.names.index("job")].unique().tolist() == [3]
     assert smokes.categories == (False, True, "(missing)")
     assert (cells[gaps(9), schema.names.index("smokes")] == 2).all()
-    assert sum("missing" in note for note in data.notes) == 3
+    first, second = (note for note in data.notes if "missing" in note)
+    assert first.startswith(f"'age': {int(gaps(10).sum())} of {ROWS} cells are missing and filled with one number;")
+    each = f"'job' {int(gaps(7).sum())}, 'smokes' {int(gaps(9).sum())}"
+    assert second == f"missing cells of 2 columns are taken as a category of their own, of {ROWS} rows: {each}"
     # Written down and read back, the schema says the same about the same rows.
     again = Table(Schema.from_yaml(schema.to_yaml()), HOLES)
     assert again.cells.equal(cells)
@@ -110,7 +113,7 @@ def test_a_table_without_a_complete_row_says_so() -> None:
 def test_a_column_without_a_cell_is_left_out_with_a_word() -> None:
     inferred = infer(BASE.assign(empty=np.nan), "ill", Policy(missing="category"))
     assert inferred.schema.names == ("x",)
-    assert "'empty' (it holds one value only)" in inferred.notes[0]
+    assert "'empty' (it is empty)" in inferred.notes[0]
 
 
 def test_a_column_s_own_word_on_missing_cells_counts_whatever_the_policy() -> None:

@@ -59,7 +59,7 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (FRAME.drop(columns=["age", "job"]), r"lacks the column\(s\) 'job', 'age' of its schema; it has 'height'"),
+        (FRAME.drop(columns=["age", "job"]), r"lacks 'job', 'age', which its schema has; it has 'height'"),
         (FRAME.iloc[:0], "the table has no rows"),
         (pd.concat([FRAME, FRAME[["age"]]], axis=1), "these repeat: age; rename or drop"),
         (
@@ -68,7 +68,7 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
         ),
         (
             changed(job=["nurse", "judge"]),
-            r"'job' holds 1 cell\(s\) that are none of its 2 categories, the first in data row 2; add such",
+            r"'job' holds 1 cell with none of its 2 categories, the first in data row 2; add such",
         ),
         (
             changed(job=[" Nurse", "cook"]),
@@ -86,13 +86,13 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
         ),
         (changed(ill=["no", "yes"]), "YAML takes bare yes, no, on and off for booleans: put them in quotes"),
         (changed(job=[["nurse"], ["cook"]]), "'job' holds list objects, which cannot be categories"),
-        (changed(grade=pd.to_datetime(["2005-01-01"] * 2)), r"'grade' holds 2 cell\(s\) that are none"),
-        (changed(age=["30", "old"]), r"'age' is continuous but data row 2 is no number \(1 such cell\(s\) in all\)"),
+        (changed(grade=pd.to_datetime(["2005-01-01"] * 2)), r"'grade' holds 2 cells with none"),
+        (changed(age=["30", "old"]), r"'age' is continuous but data row 2 is no number \(1 such cell in all\)"),
         (changed(age=[30, np.inf]), "'age' is continuous but data row 2 is infinite"),
         (changed(age=[1 + 2j, 1]), "holds complex cells"),
         (
             changed(age=[-1, 100]),
-            r"'age' holds 2 number\(s\) outside the bounds of its schema, the first in data row 1; widen",
+            r"'age' holds 2 numbers outside the bounds of its schema, the first in data row 1; widen",
         ),
         (
             changed(age=[30.5, 1]),
@@ -193,7 +193,7 @@ def test_what_a_csv_cell_means_follows_from_the_schema(tmp_path: Path) -> None:
     [
         ("nurse,,1.5,3,True", r"missing cells: 1 in 'age' \(first in data row 2\)"),
         ("nurse,NaN,1.5,3,True", "missing cells: 1 in 'age'"),
-        ("nurse,30", r"names 5 columns, but line 3 has 2 cell\(s\)"),
+        ("nurse,30", r"names 5 columns, but line 3 has 2 cells"),
         ("nurse,old,1.5,3,True", "'age' is continuous but data row 2 is no number"),
         ("judge,30,1.5,3,True", "'job' holds 1 cell.* none of its 2 categories, the first in data row 2"),
         ("nurse,30,1.5,7,True", "'grade' holds 1 cell.* none of its 3 categories"),
@@ -210,5 +210,5 @@ def test_bad_csv_cells_are_named(tmp_path: Path, line: str, message: str) -> Non
 def test_a_file_that_lacks_columns_says_so(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("job,age\ncook,30\n")
-    with pytest.raises(BadInputError, match=r"lacks the column\(s\) 'height', 'grade', 'ill'"):
+    with pytest.raises(BadInputError, match=r"lacks 'height', 'grade', 'ill'"):
         Table.read(path, SCHEMA)

@@ -53,12 +53,12 @@ def render_recommendation(advice: Recommendation) -> str:
     drawn = [record for record in records if record["task"] is not None and record["lift"] is not None]
     table = _grid(advice, records)
     chosen, report = advice.chosen, advice.given.report
-    about = None if report is None else report.audit.about
+    dataset = "" if report is None else report.audit.about.dataset
     drawings = [(_frontier(advice, drawn), table)] if len(drawn) > 1 else []
     return page(
         "recommend.html",
-        f"What to change: {clean('' if about is None else about.dataset)}",
-        dataset=clean("" if about is None else about.dataset, 80),
+        f"What to change: {clean(dataset)}",
+        dataset=clean(dataset, 80),
         lead=f"The cheapest change that keeps the lift on {advice.figure} below {100 * advice.wish.below:g} points.",
         own=_own(advice),
         line=f"{advice.line[:1].upper()}{advice.line[1:]}",
@@ -67,7 +67,7 @@ def render_recommendation(advice: Recommendation) -> str:
         words=_words(advice),
         drawings_of=drawings,
         grid=table,
-        rejected=[f"{sentence}" for sentence in in_words(advice)],
+        rejected=in_words(advice),
         facts=[] if report is None else [clean(fact, 600) for fact in report.audit.threat_model()],
     )
 
@@ -150,16 +150,9 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     error = _error(advice)
     assert advice.given.task is not None
     task = task_name(advice.given.task.metric)
-    drawn = [
-        {
-            **record,
-            "defense": record["change"],
-            "closed": record["lift"],
-            "closed_low": record["lift_low"],
-            "upper": record["lift_high"],
-        }
-        for record in records
-    ]
+    # The figure's names of a change, of its lift and of the lift's interval.
+    names = {"defense": "change", "closed": "lift", "closed_low": "lift_low", "upper": "lift_high"}
+    drawn = [record | {name: record[of] for name, of in names.items()} for record in records]
     title = f"Lift against {lowered(task)}"
     figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", None, error)
     limit = 100 * advice.wish.below
@@ -182,7 +175,9 @@ def _cells(record: Record) -> dict[str, str]:
     if record["task"] is not None and is_error(record["task_metric"]):
         cells["task"] = f"{record['task']:.4g}"
     elif record["task"] is not None:
-        cells["task"] = f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+        cells["task"] = (
+            f"{percent(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
+        )
     rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
     numbers = {
         "cost": ("cost", "{:.2g}"),

@@ -1,8 +1,8 @@
 """The search for the cheapest configuration that is shown to stay below a limit.
 
-A change is searched by halving its range of strengths on a log scale. Every strength meets the same few repetitions, so
-that the comparison is of strengths and not of victims, and the attacker knows the defense that it faces. What looks
-safe there is confirmed, the cheapest first, on repetitions that the search never saw, by the gate's own bound.
+A change is searched by halving its range of strengths on a log scale, on the same few repetitions for all strengths and
+against attackers that know the defense. What looks safe is confirmed, the cheapest first, on repetitions that the
+search never saw, by the gate's own bound.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from pathlib import Path
 
 from torch import nn
 
-from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, configuration_of, loss
+from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe
 from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.files import write_whole
+from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.action import LEAST_TRAININGS
 from seepage.report.report import Report
@@ -40,7 +40,7 @@ from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.tables import Tables
 from seepage.tabular.schema import Schema
-from seepage.text import clean, lasting, points
+from seepage.text import clean, how_many, lasting, points
 
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
@@ -111,20 +111,10 @@ def recommended(
 ) -> Recommendation:
     """Run the search that the field ``recommend`` of a spec describes; a search in the same folder is continued.
 
-    Args:
-        spec: the deployment, and what is wished for.
-        folder: run folder; None to keep nothing.
-        dataset: table in memory, in the place of the one that the spec names.
-        model: network in memory, in the place of the one that the spec names.
-        say: called with what is done next, a line each.
-        document: text that the search was started from, copied into the folder.
-        machines: other machines that carry the jobs out; this one if None.
-
-    Raises:
-        BadInputError: something cannot be used, or no search could answer.
+    Table and network in memory take the place of those that the spec names. ``say`` gets a line on what is done next;
+    the document that the search was started from is copied into the folder.
     """
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     spec = _single(spec)
     tables = Tables(folder)
 
@@ -176,10 +166,8 @@ def _single(spec: Spec) -> Spec:
 class _Progress:
     """A change and the strengths between which the weakest safe one lies.
 
-    Attributes:
-        unsafe: strongest strength that did not look safe; the weakest of the range before any did.
-        strongest: strongest strength that the table admits, as far as it was tried.
-        safe: strengths that look safe, the weakest first.
+    ``unsafe`` is the strongest that did not look safe, ``strongest`` the strongest that the table admits, as far as it
+    was tried; ``safe`` has the weakest first.
     """
 
     lever: Lever
@@ -198,33 +186,33 @@ class _Progress:
         return self.lever.between(self.unsafe, self.safe[0]) if self.lever.searched else None
 
 
+@dataclass
 class _Advisor:
-    def __init__(
-        self,
-        spec: Spec,
-        asking: Audit,
-        store: Store,
-        prepare: Callable[[Spec], Audit],
-        say: Callable[[str], None],
-        alpha: float,
-        machines: Machines | None,
-    ) -> None:
+    spec: Spec
+    asking: InitVar[Audit]
+    store: Store
+    prepare: Callable[[Spec], Audit]
+    say: Callable[[str], None]
+    alpha: float
+    machines: Machines | None
+
+    def __post_init__(self, asking: Audit) -> None:
+        spec = self.spec
         assert spec.recommend is not None
-        self.spec, self.store, self.prepare, self.say = spec, store, prepare, say
-        self.alpha, self.machines = alpha, machines
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
-        check_gate(self.gate, _columns(asking), [])
+        about = asking.about
+        check_gate(self.gate, list(dict.fromkeys([*about.columns, *filter(None, [about.target])])), [])
         self.by_units, self.shared = by_units(spec), asking.shared
-        self.least = least_units(self.wish.below, alpha=alpha)
+        self.least = least_units(self.wish.below, alpha=self.alpha)
         self._check_budget()
         self.ends = None if spec.time_budget is None else time.monotonic() + spec.time_budget
         self.levers = [lever for lever in asking.levers() if lever.free(spec)]
         if not self.levers:
             levers = [lever.name for lever in asking.levers()]
             raise BadInputError(
-                "everything that could lower the leakage is given"
-                + (f" ({', '.join(levers)}); leave one out, so that it is searched." if levers else ".")
+                f"everything that could lower the leakage is given ({', '.join(levers)}); leave one out, so that it is "
+                "searched."
                 if levers
                 else f"the setting {asking.setting!r} names nothing that could lower its leakage, so there is nothing "
                 "to search."
@@ -250,7 +238,8 @@ class _Advisor:
         """Search, confirm and return what was found."""
         wished = f"a lift below {100 * self.wish.below:g} points"
         self.say(
-            f"searching {len(self.levers)} change(s) for {wished}: {', '.join(lever.name for lever in self.levers)}"
+            f"searching {how_many(len(self.levers), 'change')} for {wished}: "
+            f"{', '.join(lever.name for lever in self.levers)}"
         )
         [given] = self._screened([(None, 0.0)])
         if not given.standings and not self.timed_out:
@@ -317,7 +306,7 @@ class _Advisor:
         if not tried:
             self.say("there was no time to try a change")
             return
-        changes = "1 change" if tried == 1 else f"{tried} changes"
+        changes = how_many(tried, "change")
         self.say(f"{left} of {changes} tried can do it at full strength; about {lasting(expected)} to go")
 
     @property
@@ -334,8 +323,9 @@ class _Advisor:
             self.timed_out = True
         return self.timed_out
 
-    def _left(self) -> float | None:
-        return None if self.ends is None else max(0.0, self.ends - time.monotonic())
+    def _measured(self, *audits: Audit) -> list[Report]:
+        left = None if self.ends is None else max(0.0, self.ends - time.monotonic())
+        return measured(audits, self.store, budget=left, alpha=self.alpha, machines=self.machines)
 
     def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
         return self.spec if lever is None else lever.applied(self.spec, strength)
@@ -349,24 +339,18 @@ class _Advisor:
         candidates: dict[int, Candidate] = {}
         waiting = list(range(len(points_of)))
         for count in counts:
-            audits, places = [], []
+            audits: dict[int, Audit] = {}
             for i in waiting:
-                lever, strength = points_of[i]
-                audit = self._screening(lever, strength, count)
+                audit = self._screening(*points_of[i], count)
                 if isinstance(audit, str):
-                    candidates[i] = Candidate(lever, strength, "broken", audit)
+                    candidates[i] = Candidate(*points_of[i], "broken", audit)
                 else:
-                    audits.append(audit)
-                    places.append(i)
+                    audits[i] = audit
             if not audits or self._late():
                 break
-            reports = measured(audits, self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
-            waiting = []
-            for i, report in zip(places, reports, strict=True):
-                lever, strength = points_of[i]
-                candidates[i] = self._judged(lever, strength, report)
-                if not self._plainly_above(candidates[i]):
-                    waiting.append(i)
+            for i, report in zip(audits, self._measured(*audits.values()), strict=True):
+                candidates[i] = self._judged(*points_of[i], report)
+            waiting = [i for i in audits if not self._plainly_above(candidates[i])]
         for i, (lever, strength) in enumerate(points_of):
             candidates.setdefault(
                 i, Candidate(lever, strength, "not reached", "The time budget ended before it was tried.")
@@ -443,11 +427,9 @@ class _Advisor:
         """Return a candidate with how well the task is learnt, and the epsilons of its noise."""
         if candidate.task is not None or candidate.report is None or self._late():
             return candidate
-        report, audit = (
-            candidate.report,
-            self.prepare(self._spec_of(self._changed(candidate.lever, candidate.strength), {})),
-        )
-        configuration = configuration_of(report)
+        report = candidate.report
+        audit = self.prepare(self._spec_of(self._changed(candidate.lever, candidate.strength), {}))
+        [configuration] = report.audit.configurations
         rows = list(report.rows)
         if _task(report.audit, rows) is None:
             training = TaskTraining(Recipe(), audit.configurations)
@@ -461,7 +443,7 @@ class _Advisor:
         audit = self.prepare(self._spec_of(self.spec, {"control": False, "gate": None}))
         audit.parts = tuple(part for part in audit.parts if part.kind == "about")
         self.say("training without a change, to compare with")
-        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
+        [report] = self._measured(audit)
         return replace(given, task=_task(audit, report.rows) or given.task)
 
     def _check_cost(self, given: Candidate) -> None:
@@ -479,10 +461,7 @@ class _Advisor:
     # The confirmation
 
     def _confirm(self, given: Candidate, ways: Sequence[_Progress]) -> list[Candidate]:
-        done: list[Candidate] = []
-        queue: list[Candidate] = []
-        if self._safe(given):
-            queue.append(given)
+        done, queue = list[Candidate](), [given] if self._safe(given) else []
         for way in ways:
             if way.safe and not self._late():
                 queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
@@ -490,8 +469,8 @@ class _Advisor:
         confirmed = 0
         while queue:
             queue.sort(key=lambda candidate: self._price(given, candidate))
-            candidate, cost = queue[0], loss(given.task, queue[0].task)
-            queue.pop(0)
+            candidate = queue.pop(0)
+            cost = loss(given.task, candidate.task)
             if candidate.lever is not None and cost is not None and self._dear(cost):
                 done.append(replace(candidate, status="too costly", reason=self._too_dear(cost)))
                 continue
@@ -519,11 +498,7 @@ class _Advisor:
         return done
 
     def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
-        """Return the strongest strength of a change that looks safe and affordable, which is tried last.
-
-        Args:
-            safe: strengths that look safe, the weakest first.
-        """
+        """Return the strongest strength of a change that looks safe and affordable, which is tried last."""
         assert candidate.lever is not None
         for strength in reversed(safe):
             if strength == candidate.strength:
@@ -560,8 +535,8 @@ class _Advisor:
         if not self.by_units and spec.member is not None and getattr(spec, spec.members) is None:
             counts[spec.members] = _MEMBERS * self.least
         audit = self.prepare(self._spec_of(spec, counts))
-        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
-        task = candidate.task if _task(audit, report.rows) is None else _task(audit, report.rows)
+        [report] = self._measured(audit)
+        task = _task(audit, report.rows) or candidate.task
         confirmed = replace(candidate, report=report, confirmed=True, task=task)
         assert report.decision is not None
         reason = report.decision.line.partition(": ")[2]
@@ -579,11 +554,6 @@ class _Advisor:
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
-
-
-def _columns(audit: Audit) -> list[str]:
-    about = audit.about
-    return [*about.columns, *([about.target] if about.target is not None and about.target not in about.columns else [])]
 
 
 def _certified(report: Report) -> bool:

@@ -15,7 +15,7 @@ from seepage.results.verdict import pick
 from seepage.run.limits import Standing
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
-from seepage.settings.setting import Configuration
+from seepage.settings.part import Part
 from seepage.settings.spec import Spec, Wish
 from seepage.text import clean, lowered, percent, points, span
 
@@ -29,16 +29,10 @@ _CELLS = "all cells"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of the search.
+    """One configuration of the search; without a lever it is the deployment as it was given.
 
-    Attributes:
-        lever: change of the deployment; None for the deployment as it was given.
-        status: what became of it.
-        reason: why, in a sentence.
-        report: the last audit of it, on few repetitions or on those of the confirmation.
-        confirmed: whether that audit was the confirmation, on repetitions that the search did not see.
-        task: row of the metric of the task; None where that was not measured.
-        privacy: epsilons that follow from its noise, as rows of results.
+    The report is of the last audit of it, on few repetitions or, if confirmed, on those that the search did not see.
+    The task is the row of its metric, and ``privacy`` the epsilons that follow from the noise, as rows of results.
     """
 
     lever: Lever | None
@@ -91,12 +85,8 @@ class Candidate:
 class Recommendation:
     """The cheapest configuration that is shown to stay below a limit, and what was rejected on the way.
 
-    Attributes:
-        wish: what a configuration has to meet.
-        outcome: ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
-        given: the deployment as it was given, without a change.
-        candidates: configurations that were looked at, the recommended one first.
-        alpha: probability of a false pass of each confirmation.
+    Outcomes are ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
+    The recommended candidate comes first; ``alpha`` is the probability of a false pass of each confirmation.
     """
 
     spec: Spec
@@ -116,14 +106,7 @@ class Recommendation:
 
     @property
     def options(self) -> str:
-        """Options of the command line that make the recommended change; empty without one.
-
-        Example:
-            >>> from seepage.settings.horizontal.spec import make_spec
-            >>> lever = Lever("batch_size", 8.0, 64.0, True, spec_field="batch_sizes")
-            >>> options_of(make_spec(dataset="german"), lever, 32)
-            '--batch-size 32'
-        """
+        """Options of the command line that make the recommended change; empty without one."""
         chosen = self.chosen
         return "" if chosen is None or chosen.lever is None else options_of(self.spec, chosen.lever, chosen.strength)
 
@@ -141,17 +124,14 @@ class Recommendation:
                 f"{self.cost_words(chosen)}"
             )
         if self.outcome == "none":
-            return f"no configuration that was searched keeps the lift on {what} below {limit}{self._within}."
+            within = "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
+            return f"no configuration that was searched keeps the lift on {what} below {limit}{within}."
         undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
         if self.timed_out:
             return f"{undecided}; run the same command again."
-        looked = [
-            candidate
-            for candidate in self.candidates
-            if candidate.confirmed and candidate.status == "undecided" and candidate.standings
-        ]
-        for case in looked:
-            if all(standing.below for standing in case.standings):
+        for case in self.candidates:
+            below = case.standings and all(standing.below for standing in case.standings)
+            if case.confirmed and case.status == "undecided" and below:
                 return f"{undecided}: all figures of {clean(case.words, 60)} stay below it, but {lowered(case.reason)}"
         tried = max(
             (case.worst.n for case in (self.given, *self.candidates) if case.confirmed and case.worst), default=0
@@ -174,10 +154,6 @@ class Recommendation:
         cells = _cells_name(self.given.report)
         return f"{cells}, whole records, label and sensitive columns" if cells == _CELLS else cells
 
-    @property
-    def _within(self) -> str:
-        return "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
-
     def cost(self, candidate: Candidate) -> float | None:
         """Return the loss in the task's metric; None where it was not measured on both sides."""
         return loss(self.given.task, candidate.task)
@@ -197,7 +173,7 @@ class Recommendation:
             if error:
                 between = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
                 return f"{row.mean:.4g}{between}"
-            return f"{percent(row.mean)} {span(row.low, row.high)}".strip()
+            return f"{percent(row.mean)} {span(row.low, row.high, row.n)}".strip()
 
         judged = "" if min(task.n, before.n) >= LEAST_TRAININGS else f" The difference of {task.n} is not judged."
         return (
@@ -251,11 +227,7 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
         flag = fields[name].flag
         if name == "defenses":
             [part] = value
-            pieces = [
-                f"{mechanism.name}:{_flow(mechanism.options)}" if mechanism.options else mechanism.name
-                for mechanism in part.mechanisms
-            ]
-            texts.append(f"{flag} {shlex.quote('+'.join(pieces))}")
+            texts.append(f"{flag} {shlex.quote('+'.join(map(_written, part.mechanisms)))}")
         elif name == lever.spec_field and lever.key is not None:
             texts.append(f"{flag} {shlex.quote(f'{lever.key}={strength:g}')}")
         else:
@@ -279,8 +251,7 @@ def given_options(spec: Spec) -> str:
         if isinstance(value, bool):
             texts.append(spec_field.flag if value else f"--no-{spec_field.flag[2:]}")
         elif spec_field.parts:
-            parts = [f"{part.name}:{_flow(part.options)}" if part.options else part.name for part in value]
-            texts += [f"{spec_field.flag} {shlex.quote(text)}" for text in parts]
+            texts += [f"{spec_field.flag} {shlex.quote(_written(part))}" for part in value]
         elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
             texts += [f"{spec_field.flag} {shlex.quote(str(item))}" for item in value]
         elif isinstance(value, Mapping):
@@ -294,11 +265,11 @@ def given_options(spec: Spec) -> str:
 _GIVEN_ELSEWHERE = {"dataset", "data", "recommend", "gate", "time_budget"}
 
 
-def _flow(options: Mapping[str, object]) -> str:
-    inner = ", ".join(
-        f"{name}: {value:g}" if isinstance(value, float) else f"{name}: {value}" for name, value in options.items()
-    )
-    return f"{{{inner}}}"
+def _written(part: Part) -> str:
+    """Return a part as documents name it, such as ``dlg:{iterations: 3}``."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in part.options.items()}
+    options = ", ".join(f"{name}: {value}" for name, value in values.items())
+    return f"{part.name}:{{{options}}}" if options else part.name
 
 
 def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
@@ -310,11 +281,8 @@ def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
 
 def in_words(recommendation: Recommendation) -> list[str]:
     """Return a sentence for each rejected candidate."""
-    lines = []
-    for candidate in recommendation.candidates:
-        if candidate.status != "recommended":
-            lines.append(f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}")
-    return lines
+    rejected = [candidate for candidate in recommendation.candidates if candidate.status != "recommended"]
+    return [f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}" for candidate in rejected]
 
 
 def _named(standing: Standing, report: Report | None) -> str:
@@ -328,9 +296,3 @@ def _cells_name(report: Report | None) -> str:
     """Return the name of a figure that is of no single column, such as the shares of pooled learning."""
     secret = _CELLS if report is None else report.audit.about.secret
     return _CELLS if secret.startswith("all ") else secret
-
-
-def configuration_of(report: Report) -> Configuration:
-    """Return the only configuration of an audit."""
-    [configuration] = report.audit.configurations
-    return configuration

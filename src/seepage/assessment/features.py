@@ -97,12 +97,17 @@ def within(true: Cells, guess: Cells, tolerance: float | Float[Tensor, "training
     return (true - guess).abs() <= tolerance * slack
 
 
+def reach_of(column: Continuous) -> float:
+    """Return the distance within which a guessed number is right."""
+    return OF_RANGE * (column.high - column.low)
+
+
 def right_features(
     schema: Schema, true: Float[Tensor, "training record column"], guess: Float[Tensor, "training record column"]
 ) -> Bool[Tensor, "training record column"]:
     """Return which guessed cells are right: categories that are the same, numbers within a tenth of their range."""
-    near = [0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low) for column in schema.columns]
-    return torch.stack([within(true[..., i], guess[..., i], tolerance) for i, tolerance in enumerate(near)], dim=-1)
+    near = [0.0 if isinstance(column, Discrete) else reach_of(column) for column in schema.columns]
+    return torch.stack([within(true[..., i], guess[..., i], reach) for i, reach in enumerate(near)], dim=-1)
 
 
 def middle_tolerance(column: Continuous, true: Cells) -> Float[Tensor, " training"]:

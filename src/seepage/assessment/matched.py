@@ -14,6 +14,7 @@ from seepage.errors import BadInputError
 from seepage.tabular.align import match, pairwise_error, reorder, right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+from seepage.text import how_many
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
@@ -72,7 +73,7 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
     uncertainty = None if guess.uncertainty is None else guess.uncertainty.detach().cpu().double()
     if len(true) != len(guessed):
         raise BadInputError(
-            f"the secret has {len(true)} victim(s) but the guess {len(guessed)}; "
+            f"the secret has {how_many(len(true), 'victim')} but the guess {len(guessed)}; "
             "assess a guess against the transcript it was made from."
         )
     if uncertainty is not None and uncertainty.shape != guessed.shape:

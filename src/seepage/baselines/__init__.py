@@ -14,53 +14,24 @@ if TYPE_CHECKING:
     from seepage.baselines.mode import Likeliest, Mode
     from seepage.baselines.random import Random
 
-# Registered name and module, which is imported when the baseline is first made.
-baselines.declare(
-    {
-        "likeliest": "seepage.baselines.mode",
-        "mode": "seepage.baselines.mode",
-        "random": "seepage.baselines.random",
+# Registered names by setting and module, which is imported when the baseline is first made.
+_NAMES = {
+    "horizontal": {"mode": ("likeliest", "mode"), "random": ("random",)},
+    "split": {"split": ("marginals", "knn"), "vertical": ("constant", "median"), "labels": ("label_mode",)},
+    "vertical": {
+        "vertical": ("constant", "median", "random", "own_columns"),
+        "labels": ("label_mode", "label_columns"),
     },
-    "horizontal",
-)
-baselines.declare(
-    {
-        "marginals": "seepage.baselines.split",
-        "knn": "seepage.baselines.split",
-        "constant": "seepage.baselines.vertical",
-        "median": "seepage.baselines.vertical",
-        "label_mode": "seepage.baselines.labels",
-    },
-    "split",
-)
-baselines.declare(
-    {
-        "constant": "seepage.baselines.vertical",
-        "median": "seepage.baselines.vertical",
-        "random": "seepage.baselines.vertical",
-        "own_columns": "seepage.baselines.vertical",
-        "label_mode": "seepage.baselines.labels",
-        "label_columns": "seepage.baselines.labels",
-    },
-    "vertical",
-)
-baselines.declare(
-    {
-        "likeliest": "seepage.baselines.mode",
-        "mode": "seepage.baselines.mode",
-        "random": "seepage.baselines.random",
-        "own_marginals": "seepage.baselines.trees",
-    },
-    "trees",
-)
-baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seepage.baselines.pooled"}, "pooled")
+    "trees": {"mode": ("likeliest", "mode"), "random": ("random",), "trees": ("own_marginals",)},
+    "pooled": {"pooled": ("chance", "constant_share")},
+}
+for _setting, _modules in _NAMES.items():
+    for _module, _names in _modules.items():
+        baselines.declare(dict.fromkeys(_names, f"seepage.baselines.{_module}"), _setting)
 
 
 def create(name: str, setting: str, **options: object) -> Attack:
     """Return a baseline, to be called as the attacks of its setting are.
-
-    Raises:
-        BadInputError: the name or an option is unknown.
 
     Example:
         >>> create("random", "horizontal", one_draw_per_column=True)

@@ -14,12 +14,7 @@ from seepage.wire.pooled import PooledKnowledge, PropertyGuess
 @baselines.register("chance", "pooled")
 @dataclass(frozen=True)
 class Chance:
-    """Every share that is distinguished gets the same chance.
-
-    Example:
-        >>> Chance()
-        Chance()
-    """
+    """Every share that is distinguished gets the same chance."""
 
     def __call__(self, targets: int, knowledge: PooledKnowledge) -> PropertyGuess:
         """Return the same chances for each target."""

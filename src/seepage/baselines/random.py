@@ -11,6 +11,7 @@ import torch
 
 from seepage.errors import BadInputError
 from seepage.registry import baselines
+from seepage.text import how_many
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 from seepage.wire.trees import HistogramsView, TreeFilesView
 
@@ -39,17 +40,11 @@ class Random:
     def __call__(
         self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
     ) -> RecordsGuess:
-        """Return the guess.
-
-        Args:
-            seeds: one seed a victim; a victim's guess depends on its own seed alone.
-
-        Raises:
-            BadInputError: there is not one seed for each victim, or one is negative.
-        """
+        """Return the guess; a victim's guess depends on its own seed alone."""
         if len(seeds) != view.victims:
             raise BadInputError(
-                f"the random baseline needs one seed for each victim, got {len(seeds)} for {view.victims} victim(s)."
+                f"the random baseline needs one seed for each victim, got {len(seeds)} for "
+                f"{how_many(view.victims, 'victim')}."
             )
         if min(seeds, default=0) < 0:
             raise BadInputError(f"a seed is a whole number from 0 up, got {min(seeds)}; choose another.")

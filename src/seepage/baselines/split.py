@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import baselines
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Neighbourhood = Literal["features", "output"]
@@ -58,11 +58,7 @@ class Nearest:
         check_count("neighbours", self.neighbours)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: there are fewer auxiliary rows than neighbours.
-        """
+        """Return the guess; ``seeds`` are not used."""
         rows, model, schema = knowledge.auxiliary, view.model, knowledge.schema
         if rows is None or len(rows) < self.neighbours:
             raise BadInputError(
@@ -80,23 +76,15 @@ class Nearest:
             distances = torch.cdist(some, auxiliary, compute_mode="donot_use_mm_for_euclid_dist")
             near.append(distances.topk(self.neighbours, largest=False).indices)
         index = torch.cat(near)
-        cells = []
-        for i in model.private:
-            votes = rows.cells[:, i][index]
-            column = schema.columns[i]
-            cells.append(_vote(column, votes) if isinstance(column, Discrete) else votes.median(1).values)
-        target, votes = schema.target, rows.labels[index]
-        labels = _vote(target, votes) if isinstance(target, Discrete) else votes.median(1).values
-        return CutGuess(torch.stack(cells, dim=1), labels)
+        cells = [_vote(schema.columns[i], rows.cells[:, i][index]) for i in model.private]
+        return CutGuess(torch.stack(cells, dim=1), _vote(schema.target, rows.labels[index]))
 
 
 def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
     """Return cells numbered as by label encoders: a discrete cell is the position of its category in sorted order."""
-    columns_numbered = []
-    for k, i in enumerate(columns):
-        column = schema.columns[i]
-        columns_numbered.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
-    return torch.stack(columns_numbered, dim=1)
+    own = zip([schema.columns[i] for i in columns], cells.unbind(1), strict=True)
+    codes = [_places(column)[values.long()] if isinstance(column, Discrete) else values for column, values in own]
+    return torch.stack(codes, dim=1)
 
 
 def _places(column: Discrete) -> Float[Tensor, " code"]:
@@ -105,7 +93,9 @@ def _places(column: Discrete) -> Float[Tensor, " code"]:
     return places
 
 
-def _vote(column: Discrete, votes: Float[Tensor, "record vote"]) -> Float[Tensor, " record"]:
+def _vote(column: Column, votes: Float[Tensor, "record vote"]) -> Float[Tensor, " record"]:
+    if not isinstance(column, Discrete):
+        return votes.median(1).values
     places = _places(column)
     counts = functional.one_hot(places[votes.long()].long(), column.width).sum(1)
     return torch.tensor(column.sorted_codes)[counts.argmax(1)].double()

@@ -33,12 +33,10 @@ class Constant:
 
 def constants(knowledge: FeatureKnowledge) -> Float[Tensor, " column"]:
     """Return each column's most frequent category, or the number with most others within a tenth of its range."""
-    row = [
-        marginal.median
-        if isinstance(column, Discrete)
-        else float(marginal.likeliest(NEAR * (column.high - column.low)))
-        for column, marginal in zip(knowledge.schema.columns, knowledge.marginals, strict=True)
-    ]
+    row = []
+    for column, marginal in zip(knowledge.schema.columns, knowledge.marginals, strict=True):
+        numeric = not isinstance(column, Discrete)
+        row.append(float(marginal.likeliest(NEAR * (column.high - column.low))) if numeric else marginal.median)
     return torch.tensor(row, dtype=torch.float64)
 
 
@@ -61,9 +59,8 @@ class UniformRows:
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess, of each training by its seed."""
         encoder = encoder_of(knowledge.schema)
-        drawn = [
-            torch.rand(view.records, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds
-        ]
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        drawn = [torch.rand(view.records, encoder.width, generator=generator) for generator in generators]
         return FeatureGuess(cells_of(encoder, 2 * torch.stack(drawn) - 1))
 
 
@@ -88,16 +85,13 @@ class OwnColumns:
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels
         train_inputs, inputs = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        inverter = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
-            train_inputs, encoder.encode(rows.cells), encoder, seeds
-        )
+        network = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge)
+        inverter = network.fit(train_inputs, encoder.encode(rows.cells), encoder, seeds)
         return FeatureGuess(inverter.cells(inputs), inverter.chances(inputs), failed=inverter.failed)
 
 
 def own_inputs(
-    view: FeatureView,
-    own: Float[Tensor, "training row own"],
-    labels: Float[Tensor, "training row"] | None,
+    view: FeatureView, own: Float[Tensor, "training row own"], labels: Float[Tensor, "training row"] | None
 ) -> Float[Tensor, "training row input"]:
     """Return the attacker's own columns as inputs of a network, followed by labels where given, classes one-hot."""
     partition = view.model.partition

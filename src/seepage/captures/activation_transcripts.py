@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,7 +20,7 @@ from seepage.models.split import outputs_of, usual_split_head
 from seepage.models.vertical import ActiveModel, Copies, Stack
 from seepage.models.weights import load_weights
 from seepage.protocols.whole_client import PARTS, WholeClientModel
-from seepage.registry import Registry
+from seepage.registry import Attack, Registry
 from seepage.seeds import stream
 from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part
@@ -44,12 +43,8 @@ from seepage.wire.vertical import (
 class ActivationExposure(TranscriptExposure):
     """The messages of a party's first layers, and the gradients that came back.
 
-    In vertical learning the active party attacks columns, and the passive party labels. A client that holds all columns
-    is attacked by a server or a hop without columns.
-
-    Args:
-        network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
-            None.
+    The active party attacks columns, and the passive party labels. A client that holds all columns is attacked by a
+    server or a hop without columns. ``network`` names the attacked party's, in place of the transcript's.
     """
 
     scales = FEATURE_SCALES
@@ -119,7 +114,7 @@ class ActivationExposure(TranscriptExposure):
         view = self.returned_kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
         return places, view
 
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Guess the attacked party's columns, keep the guess and return its figures."""
         begun, knowledge = time.perf_counter(), self.knowledge.only(entry_of(registered, part.part).needs)
         seeds = [stream(self.tables.seed, 0, "attack") % 2**62]

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import torch
 
 from seepage import registry
-from seepage.assessment import Measurement, ResultRow, create
+from seepage.assessment import ResultRow, create
 from seepage.assessment.evidence import together
+from seepage.assessment.measurement import joined_figures
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
@@ -28,19 +26,13 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Outc
 from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import percent
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
 
 class CapturedAudit(Audit[AttackSpec]):
-    """An audit of captured messages; each captured message is one unit.
-
-    Args:
-        deployed: what the deployment showed and granted, without its defenses.
-        records: number of records behind the message; None where a setting has no such number.
-        stated: defenses that the message states, ``{name: options}``.
-        usual: registered names of the attacks that are tried where nobody names any.
-    """
+    """An audit of captured messages, each of which is one unit; ``stated`` are the defenses that they state."""
 
     own = True
     repeatable = False
@@ -54,8 +46,7 @@ class CapturedAudit(Audit[AttackSpec]):
         parts: Sequence[PlannedPart],
         table: Schema,
         records: int | None = None,
-        stated: Mapping[str, Mapping[str, Any]] | None = None,
-        settings: Mapping[str, Json] | None = None,
+        stated: Mapping[str, Mapping[str, Json]] | None = None,
         knowledge: Mapping[str, Json] | None = None,
         usual: Sequence[str] = (),
     ) -> None:
@@ -66,8 +57,7 @@ class CapturedAudit(Audit[AttackSpec]):
         self.about = replace(about, target=table.target.name, sensitive=sensitive)
         self.configurations = (Configuration("+".join(part.name for part in defenses) or NONE, records),)
         self._deployed = replace(deployed, defenses=mechanisms(spec.setting, defenses))
-        self._table, self.settings, self.knowledge = table, dict(settings or {}), dict(knowledge or {})
-        self._usual = tuple(usual)
+        self._table, self.knowledge, self._usual = table, dict(knowledge or {}), tuple(usual)
 
     @property
     def schema(self) -> Schema:
@@ -90,11 +80,7 @@ class CapturedAudit(Audit[AttackSpec]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return the options of a part, without the messages, which are identified by their files."""
-        return {**self.settings, part.kind: part.label}
-
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return the options of a part, for results."""
-        return {**self.settings, "options": part.part.options}
+        return {**self.about.settings, part.kind: part.label}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what the attacker was granted or assumed, for results."""
@@ -121,24 +107,17 @@ class CapturedAudit(Audit[AttackSpec]):
         )
         for share in contradicted([run]).values():
             raise CertifiedWrongError(
-                f"{share:.1%} of the certified cells are wrong by the truth: a mistake in seepage, please report it, "
-                "or the truth is that of other records. Nothing of this capture counts as certified."
+                f"{percent(share)} of the certified cells are wrong by the truth: a mistake in seepage, please report "
+                "it, or the truth is that of other records. Nothing of this capture counts as certified."
             )
         return run
 
 
 @dataclass
 class RecordsExposure(Exposure):
-    """A captured message of one victim whose records are guessed as a whole: an update, rounds of updates, tree files.
+    """A captured message of one victim whose records are guessed as a whole: an update, its rounds, tree files."""
 
-    Attributes:
-        attack: attack, which is called with a function that takes note of its progress, or None.
-        truth: true records; None where they are not known.
-        metrics: names of the figures; all if empty.
-        guess: what the attack read; None before it was run.
-    """
-
-    view: Any
+    view: object
     knowledge: Knowledge
     seed: int
     attack: Callable[[Progress | None], RecordsGuess]
@@ -169,8 +148,7 @@ class RecordsExposure(Exposure):
         self,
         spec: AttackSpec,
         facts: About,
-        defense: Mapping[str, Mapping[str, Any]] | None = None,
-        settings: Mapping[str, Json] | None = None,
+        defense: Mapping[str, Mapping[str, Json]] | None = None,
         knowledge: Mapping[str, Json] | None = None,
     ) -> CapturedAudit:
         """Return the message as an audit, of the first attack of the spec alone."""
@@ -186,7 +164,6 @@ class RecordsExposure(Exposure):
             schema,
             records,
             defense,
-            settings,
             knowledge,
             [spec.attacks[0].name],
         )
@@ -194,11 +171,7 @@ class RecordsExposure(Exposure):
 
 @dataclass(frozen=True)
 class Attacked:
-    """The results of the attacks on a capture.
-
-    Attributes:
-        not_tried: reason, for each attack that could not be tried.
-    """
+    """The results of the attacks on a capture, and the reason for each attack that could not be tried."""
 
     audit: CapturedAudit
     runs: tuple[Run, ...]
@@ -222,11 +195,8 @@ def run_parts(
 ) -> Attacked:
     """Run the attacks and baselines of an audit on a capture; an attack that cannot be tried gets a reason.
 
-    A baseline that cannot be made is left out: a space too large to go through has no prior.
-
-    Args:
-        lacks: returns why an attack cannot be tried, None where it can; without it an attack that fails ends all.
-        progress: called with the label of each attack before it begins; returns what takes note of its progress.
+    A baseline that cannot be made is left out: a space too large to go through has no prior. ``lacks`` says why an
+    attack cannot be tried; without it an attack that fails ends all.
     """
     runs, not_tried = list[Run](), dict[str, str]()
     for part in audit.parts:
@@ -251,19 +221,13 @@ def run_parts(
 
 
 def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
-    """Join the results of several captures into one audit with a unit for each capture.
-
-    Args:
-        each: captures that were attacked by the same attack.
-        failures: reason, by the place of each unit that could not be attacked.
-    """
+    """Join the results of one attack on several captures into one audit; failures are by the place of their unit."""
     places = [unit for unit in range(len(each) + len(failures)) if unit not in failures]
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit
-    about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
+    about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0, settings={})
     audit = copy(first)
-    audit.spec, audit.about, audit.captured = spec, about, len(places) + len(lost)
-    audit.settings, audit.knowledge = {}, {}
+    audit.spec, audit.about, audit.captured, audit.knowledge = spec, about, len(places) + len(lost), {}
     audit.parts = tuple({part.label: part for attacked in each for part in attacked.audit.parts}.values())
     audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
     runs = []
@@ -286,18 +250,9 @@ def _joined(runs: Mapping[int, Run], failures: tuple[Failure, ...]) -> Run:
     evidence = [run.evidence for run in runs.values() if run.evidence is not None]
     alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
     seconds = [run.seconds for run in runs.values() if run.seconds is not None]
-    figures: dict[tuple[str, str | None], dict[int, Measurement]] = {}
-    for unit, run in runs.items():
-        # A correlation is one across the victims of a single update.
-        for figure in (figure for figure in run.measured if figure.entropy is None):
-            figures.setdefault((figure.metric, figure.column), {})[unit] = figure
-    measured: list[Measurement] = []
-    for own in figures.values():
-        values = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in runs]
-        measured.append(replace(next(iter(own.values())), values=torch.cat(values), clusters=None))
     return replace(
         first,
-        measured=measured,
+        measured=[replace(figure, clusters=None) for figure in joined_figures([run.measured for run in runs.values()])],
         units=tuple(runs),
         seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,

@@ -1,18 +1,14 @@
-"""A real client's update on disk: checked before anything is made of it.
+"""A real client's update on disk: checked before anything is made of it; docs/captured-updates.md has the form.
 
-The file is in the safetensors format: one tensor a parameter, under the parameter's name. It is the gradient of the
-batch's mean loss, or the parameters before local training less those after it. Running statistics that are sent too
-stand beside it under their own names, as they were after training. What is known of the update besides, a
-``Description``, is JSON, either the entry ``seepage`` of the file's metadata or a file beside it of the same name that
-ends in ``.json``. Nothing is ever unpickled.
+A safetensors file holds a tensor a parameter, the gradient or the change, and running statistics after training. JSON
+in its metadata or beside it is a ``Description``. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -44,12 +40,7 @@ _NO_OTHER = f", or be of another format, none of which is read here for safety's
 
 
 class Encoding(BaseModel):
-    """The mean and standard deviation with which the client standardises encoded rows, agreed upon before training.
-
-    Attributes:
-        mean, std: mean and standard deviation of each encoded column: one column for each category of a discrete
-            column, one for each continuous column, in the schema's order.
-    """
+    """Mean and standard deviation by which a client standardises the encoded columns, in the schema's order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,24 +49,9 @@ class Encoding(BaseModel):
 
 
 class Description(MessageRecipe):
-    """The facts about a captured update besides its numbers; a field that is None is unknown.
+    """The facts about a captured update besides its numbers, see docs/captured-updates.md; None is unknown.
 
-    Attributes:
-        format: version of this form. Files of format 1, which knows only gradients, are read as this one.
-        protocol, batch_size, training, clients, defense, precision, sent_as: recipe, see ``MessageRecipe``.
-        model: what the network is called; for people.
-        sent: SHA-256 of the model that the server sent, see ``state_digest``.
-        head: reading of the network's outputs, such as ``softmax``.
-        encoding: what rows are standardised with, in the schema's order.
-        encoder: the client's own encoder, where it is not that of the schema.
-        client: name of the client, by which its updates in several rounds are linked.
-        round: number of the round in which the update was received.
-        labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
-            Only for attackers that are granted them.
-
-    Example:
-        >>> Description(batch_size=4).model_dump(exclude_none=True)
-        {'protocol': 'fedsgd', 'batch_size': 4, 'clients': 1, 'sent_as': 'full', 'format': 2}
+    Files of format 1, which knows only gradients, are read as this one.
     """
 
     format: int = Field(default=FORMAT, ge=1)
@@ -91,14 +67,7 @@ class Description(MessageRecipe):
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured update that fits a model.
-
-    Attributes:
-        view: what the server received, one victim.
-        about: what is known of it besides.
-        notes: what a reader should know, such as that its numbers were rounded.
-        running: running statistics after training that came with it, by name of the buffer.
-    """
+    """A captured update that fits a model: one victim's view, and the running statistics that came with it."""
 
     view: View
     about: Description
@@ -107,26 +76,17 @@ class Capture:
 
     @property
     def batch_statistics(self) -> dict[str, Moments] | None:
-        """Moments of the batch that the running statistics give away, each with a victim axis; None for several steps.
-
-        Running statistics of several steps are a mean over their batches, of which none is given away.
-        """
-        model, about = self.view.model, self.about
-        layers = normalisations(model.module)
-        before = running_statistics(model.module)
-        own = (about.batch_size or about.clients) // about.clients
-        steps = 1 if about.training is None else about.training.steps(own)
-        whole = steps == 1 and about.clients == 1 and (about.training is None or about.training.accumulation == 1)
-        if not layers or not whole or not before or before.keys() - self.running.keys():
+        """Moments of the batch, with a victim axis, that running statistics give away after one step; else None."""
+        module, about, training = self.view.model.module, self.about, self.about.training
+        before = running_statistics(module)
+        steps = 1 if training is None else training.steps((about.batch_size or about.clients) // about.clients)
+        single = steps == about.clients == 1
+        if training is not None:
+            single &= about.batch_size is not None and training.accumulation == 1
+        if not single or not normalisations(module) or not before or before.keys() - self.running.keys():
             return None
-        if about.training is not None and about.batch_size is None:
-            return None
-        moments = from_running(model.module, before, self.running, batches=0)
+        moments = from_running(module, before, self.running, batches=0)
         return {name: Moments(m.mean[None], m.variance[None]) for name, m in moments.items()}
-
-    def without_labels(self) -> Capture:
-        """Return the same update for an attacker that is granted no labels."""
-        return replace(self, about=self.about.model_copy(update={"labels": None}))
 
 
 def encoding_of(statistics: Statistics) -> Encoding:
@@ -135,16 +95,7 @@ def encoding_of(statistics: Statistics) -> Encoding:
 
 
 def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Description | None = None) -> None:
-    """Write one victim's update to a file that only its owner may read, whole or not at all.
-
-    Args:
-        update: message by parameter name, each in its parameter's shape; sparse ones are made dense. Running statistics
-            after training, by the name of their buffer.
-
-    Raises:
-        BadInputError: there is no tensor, one is not of floating-point numbers or not finite, the labels are not
-            one a record, or the file cannot be written.
-    """
+    """Write one victim's update, made dense, to a file that only its owner may read, whole or not at all."""
     about = about or Description()
     _check_labels(about)
     if not update:
@@ -161,26 +112,20 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
 
 
 def read_description(path: str | Path) -> Description:
-    """Return the description of a captured update; without one, the default description.
-
-    Raises:
-        BadInputError: the file cannot be read or is damaged; what it says is not a description, is of a later format,
-            or differs from what the JSON file beside it says.
-    """
+    """Return the description of a captured update; without one, the default description."""
     path = Path(path)
-    what, descriptions = f"the captured update {str(path)!r}", list[Description]()
+    what, texts = f"the captured update {str(path)!r}", dict[str, str]()
     if not path.is_file():
         raise BadInputError(f"{what} does not exist; {_ADVICE}.")
     with opened(path, f"{what} is", _NO_OTHER) as file:
         inside = (file.metadata() or {}).get(_ENTRY)
     if inside is not None:
-        descriptions.append(_parsed(inside, f"the metadata of {what}"))
+        texts[f"the metadata of {what}"] = inside
     beside = path.with_suffix(".json")
     if beside.is_file() and beside != path:
-        text = text_of(
-            beside, repr(str(beside)), _LARGEST_JSON, "it should hold a description in JSON, or not be there"
-        )
-        descriptions.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
+        advice = "it should hold a description in JSON, or not be there"
+        texts[f"{str(beside)!r}, which describes {what},"] = text_of(beside, repr(str(beside)), _LARGEST_JSON, advice)
+    descriptions = [as_description(json_object(text, place, _ADVICE), place) for place, text in texts.items()]
     if len(descriptions) == 2 and descriptions[0] != descriptions[1]:
         raise BadInputError(
             f"the metadata of {what} and {str(beside)!r} contradict each other; delete the file that is wrong, or "
@@ -190,27 +135,10 @@ def read_description(path: str | Path) -> Description:
 
 
 def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
-    """Read a captured update and check that it can be one of ``model``.
+    """Read a captured update and check that it can be one of ``model``, and with a schema of its table.
 
     Numbers are converted to the type of the model's parameters. A prefix that wrappers such as
     ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
-
-    Args:
-        schema: schema of the table, against which head, labels and encoding are checked; not checked if None.
-
-    Raises:
-        BadInputError: the file is damaged or of a later format; a tensor is missing, unknown (the message names the
-            nearest), of another shape, not of floating-point numbers, not finite; or everything is zero.
-
-    Example:
-        >>> import tempfile
-        >>> from torch import nn
-        >>> model = Model(nn.Linear(3, 2), "softmax", "mine")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_capture(f"{folder}/u.safetensors", {"weight": torch.ones(2, 3), "bias": torch.ones(2).half()})
-        ...     found = load_capture(f"{folder}/u.safetensors", model)
-        >>> found.view.gradient["weight"].shape, found.notes
-        (torch.Size([1, 2, 3]), ("1 of 2 tensors were rounded to float16 before they were captured: 'bias'",))
     """
     about = read_description(path)
     what, word = f"the captured update {str(path)!r}", _word(about)
@@ -307,17 +235,8 @@ def _prefix(path: Path, what: str, shapes: Mapping[str, tuple[int, ...]]) -> str
     return "" if any(name in shapes for name in names) else prefix
 
 
-def _parsed(text: str, what: str) -> Description:
-    return as_description(json_object(text, what, _ADVICE), what)
-
-
 def as_description(values: Mapping[str, object], what: str) -> Description:
-    """Return a description from plain values, such as those of a JSON object.
-
-    Example:
-        >>> as_description({"batch_size": 4}, "the description").batch_size
-        4
-    """
+    """Return a description from plain values, such as those of a JSON object."""
     description = described(Description, values, what, FORMAT)
     _check_labels(description)
     # What was written as format 1 means the same here.
@@ -355,4 +274,3 @@ def _check_against(about: Description, model: Model, schema: Schema, what: str) 
                 f"{what} has the label {wrong[0]:g} ({len(wrong)} such), but the target {schema.target.name!r} takes "
                 f"codes from 0 to {codes[-1]}; labels are positions in its categories."
             )
-    assert about.labels is None or all(math.isfinite(label) for label in about.labels)

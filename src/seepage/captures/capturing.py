@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import TypedDict, Unpack, overload
 
 import torch
 from sklearn.compose import ColumnTransformer
@@ -41,6 +41,10 @@ class _Facts(TypedDict, total=False):
     round: int | None
 
 
+# Facts by name, before they are checked.
+_Given = Mapping[str, object]
+
+
 @overload
 def capture(
     named_parameters: Iterable[tuple[str, Tensor]],
@@ -70,7 +74,7 @@ def capture(path: str | Path | None = None, /, *, encoder: ColumnTransformer) ->
 
 
 def capture(
-    *given: Any, optimizer: Any = None, names: Iterable[str] | None = None, **facts: Any
+    *given: object, optimizer: object = None, names: Iterable[str] | None = None, **facts: object
 ) -> RemovableHandle | ClientEncoder | None:
     """Write what a client sends to a file that only its owner may read.
 
@@ -127,7 +131,7 @@ def capture(
     if len(given) == 3:
         if optimizer is not None:
             raise BadInputError("two states are captured after the optimiser is done; leave out optimizer.")
-        _capture_change(*given, names, facts)
+        _capture_change(given[0], given[1], _path(given[2]), names, facts)
         return None
     if len(given) != 2:
         raise BadInputError(
@@ -145,8 +149,7 @@ def capture(
     return _capture_step(parameters, path, optimizer, facts)
 
 
-def _capture_change(before: object, after: object, path: object, names: Iterable[str] | None, facts: Any) -> None:
-    file = _path(path)
+def _capture_change(before: object, after: object, path: Path, names: Iterable[str] | None, facts: _Given) -> None:
     if facts.get("training") is None:
         raise BadInputError(
             "the change of a model is captured with training=LocalTraining(epochs=..., batch_size=..., "
@@ -159,11 +162,10 @@ def _capture_change(before: object, after: object, path: object, names: Iterable
         # A list of arrays takes its names from the other state.
         array_names = list(as_state(states[named[0]], named[0]))
     sent, trained = (as_state(state, what, array_names) for what, state in states.items())
-    update = changes(sent, trained)
-    save_capture(file, update, _about({**facts, "protocol": "fedavg", "sent": state_digest(sent)}))
+    save_capture(path, changes(sent, trained), _about({**facts, "protocol": "fedavg", "sent": state_digest(sent)}))
 
 
-def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: Any, sent: bool = False) -> None:
+def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: _Given, sent: bool = False) -> None:
     gradient: dict[str, Tensor] = {}
     prefix = common_prefix(name for name, _ in parameters)
     for name, parameter in parameters:
@@ -186,7 +188,7 @@ def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, fact
 
 
 def _capture_step(
-    parameters: Sequence[tuple[str, Tensor]], path: Path, optimizer: object, facts: Any
+    parameters: Sequence[tuple[str, Tensor]], path: Path, optimizer: object, facts: _Given
 ) -> RemovableHandle:
     # Opacus clips and noises in its own step and then has this one make the real step.
     inner = getattr(optimizer, "original_optimizer", optimizer)
@@ -213,7 +215,7 @@ def _capture_step(
     return handle
 
 
-def _about(facts: Mapping[str, Any]) -> Description:
+def _about(facts: _Given) -> Description:
     """Return the description of an update from the facts about it."""
     given = {name: value for name, value in facts.items() if value is not None}
     labels, statistics = given.pop("labels", None), given.pop("statistics", None)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
@@ -18,12 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @contextmanager
 def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
-    """Open a safetensors file; a damaged one is refused, then or while it is read.
-
-    Args:
-        what: words for the file with their verb, such as "the update is", for messages.
-        advice: end of the sentence that says that the file may have been cut short.
-    """
+    """Open a safetensors file; a damaged one is refused, then or while it is read."""
     try:
         with safe_open(str(path), framework="pt") as file:
             yield file
@@ -44,13 +39,8 @@ def text_of(path: Path, what: str, most_bytes: int, advice: str) -> str:
         raise BadInputError(f"{what} cannot be read ({error}); {advice}.") from error
 
 
-def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
-    """Return the values of a JSON object by key.
-
-    Example:
-        >>> json_object('{"batch_size": 4}', "the description", "write it anew")
-        {'batch_size': 4}
-    """
+def json_object(text: str, what: str, advice: str) -> dict[str, object]:
+    """Return the values of a JSON object by key."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -60,32 +50,18 @@ def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
     return values
 
 
-def described(kind: type[M], values: Mapping[str, object], what: str, newest: int) -> M:
-    """Return a description of the given kind from plain values, such as those of a JSON object.
-
-    Args:
-        kind: model of the description, with the field ``format``.
-        newest: newest format that is read.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
-
-    Example:
-        >>> class Note(BaseModel):
-        ...     format: int = 1
-        ...     text: str
-        >>> described(Note, {"text": "a"}, "the note", newest=1).text
-        'a'
-    """
+def described(kind: type[M], values: Mapping[str, object], what: str, newest: int | None = None) -> M:
+    """Return a model of the given kind from plain values; its format, where it has one, is at most the newest."""
     version = values.get("format", newest)
-    if isinstance(version, int) and not isinstance(version, bool) and version > newest:
+    if newest is not None and isinstance(version, int) and not isinstance(version, bool) and version > newest:
         formats = f"format{'s' if newest > 1 else ''} {' and '.join(map(str, range(1, newest + 1)))}"
         raise BadInputError(
             f"{what} is of format {version}; this version of seepage reads {formats}: install a newer one."
         )
+    keys = [field.alias or name for name, field in kind.model_fields.items()]
     for key in values:
-        if key not in kind.model_fields:
-            raise unknown_name(f"key in {what.rstrip(',')}:", str(key)[:80], kind.model_fields)
+        if key not in keys:
+            raise unknown_name(f"key in {what.rstrip(',')}:", str(key)[:80], keys)
     try:
         return kind.model_validate(values)
     except ValidationError as error:

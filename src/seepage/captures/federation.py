@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
 from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
+from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
 from seepage.models.making import make_model
@@ -51,13 +52,7 @@ _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNOR
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """A captured update in a folder.
-
-    Attributes:
-        name: its path within the folder, without the suffix.
-        round: number of the round; None where neither description nor file name say it.
-        why: reason why its description cannot be read; None where it can.
-    """
+    """A captured update in a folder: path within it without the suffix, and why its description cannot be read."""
 
     path: Path
     name: str
@@ -68,15 +63,7 @@ class CapturedFile:
 
 @dataclass(frozen=True)
 class UpdateFinding:
-    """The finding on one update.
-
-    Attributes:
-        file: path of the file within the folder.
-        round, records: number of the round, and of records behind the update; None where they are not known.
-        why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
-        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
-        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
-    """
+    """The finding on one update; estimated are further records of whose cells the attacker is sure, 0.9 in the mean."""
 
     file: str
     client: str
@@ -93,15 +80,7 @@ class UpdateFinding:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """The finding on all updates of one client together.
-
-    Attributes:
-        records: greatest number of records that the client was taken to hold; None where nothing was linked.
-        proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
-            that proves most.
-        estimated_records, score: see ``UpdateFinding``.
-        why: way in which rounds were linked, or the reason why they were not.
-    """
+    """The finding on all updates of one client together; proved are the records of the update that proves most."""
 
     client: str
     rounds: int = 0
@@ -116,13 +95,7 @@ class ClientFinding:
 
 @dataclass(frozen=True)
 class FederationFindings:
-    """The findings on all captured updates of a federation.
-
-    Attributes:
-        updates: finding of each update, in order of client and round.
-        clients: finding of each client with several updates.
-        attacked: all updates as one audit, whose units are those that were scored; None without any.
-    """
+    """The findings on all captured updates of a federation; those that were scored are the units of ``attacked``."""
 
     updates: tuple[UpdateFinding, ...]
     clients: tuple[ClientFinding, ...]
@@ -143,7 +116,7 @@ class FederationFindings:
     def to_plain(self) -> dict[str, object]:
         """Return the findings on updates and clients as JSON values."""
 
-        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, Any]:
+        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, object]:
             score = None if finding.score is None else finding.score.as_dict()
             return {**asdict(replace(finding, score=None)), "score": score}
 
@@ -154,17 +127,8 @@ class FederationFindings:
 def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
     """Return the captured updates in a folder and the folders in it, in order of client and round.
 
-    Every safetensors file counts but ``model.safetensors`` and ``model-*.safetensors``. Client and round are those of
-    the description, else those of the path, such as ``round-0001/client-7.safetensors``.
-
-    Args:
-        weights: weights that are no update, wherever they are.
-
-    Example:
-        >>> find_captures(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+    Every safetensors file counts but ``model.safetensors``, ``model-*.safetensors`` and ``weights``. Client and round
+    are those of the description, else those of the path, such as ``round-0001/client-7.safetensors``.
     """
     captures = []
     for path in sorted(folder.rglob("*.safetensors")):
@@ -202,39 +166,21 @@ def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 @dataclass(frozen=True)
 class FederationAttack:
-    """An attack on all captured updates of a folder.
+    """An attack on all captured updates of a folder; fields are described in ``AttackSpec``.
 
     The model of an update is ``model-ID.safetensors`` or ``model.safetensors`` beside it, else ``weights``. Where the
     update says which model was sent, another one is not used. An update that cannot be attacked, or whose attack fails
     with any error, is reported with the reason, and the others are attacked.
 
-    Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds
-    is granted by its own rows or by ``holds``; without either, every round may be of other records. Where all rounds
-    have the same records, an attack that matches gradients matches them together.
-
-    Attributes:
-        model: network, as ``make_model`` takes it.
-        schema: schema of the clients' table.
-        attack: registered name of the attack; the other fields are described in ``AttackSpec``.
-        options: arguments of the attack.
-        reference: public rows of the same kind, or their file; None for none.
-        truth: file of the client's own rows, or folder with ``ID.csv`` or ``client-ID.csv`` for each client; only for
-            scores. None where they are not known.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=40)
-        >>> attack = FederationAttack("nn3", data.schema, reference=data.train)
-        >>> attack.run(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+    Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds is
+    granted by its own rows (``truth``) or by ``holds``; without either, every round may be of other records. Where all
+    rounds have the same records, an attack that matches gradients matches them together.
     """
 
     model: str | nn.Module | Model
     schema: Schema
     attack: str = "unmix"
-    options: Mapping[str, object] | None = None
+    options: Mapping[str, Json] | None = None
     reference: Path | Table | None = None
     truth: Path | None = None
     weights: Path | None = None
@@ -253,17 +199,7 @@ class FederationAttack:
     def run(
         self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
     ) -> FederationFindings:
-        """Attack all updates and link the rounds of each client.
-
-        Args:
-            folder: folder of the updates.
-            listener: progress; none is shown if None.
-            keep: function that gets the name of each update and what was read of it, such as one that writes it.
-
-        Raises:
-            BadInputError: there is no update, or model, attack, schema, reference rows or the client's own rows cannot
-                be used with any update.
-        """
+        """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
         files = find_captures(folder, self.weights)
         if self.holds is not None:
             check_count("holds", self.holds)
@@ -277,15 +213,12 @@ class FederationAttack:
             self._rows(path, self.schema)
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
-        updates: list[UpdateFinding] = []
-        together: list[ClientFinding] = []
-        each: list[Recovered] = []
+        updates, together, each = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
         for client in clients:
             own = [file for file in files if file.client == client]
-            attacked: list[Recovered] = []
+            attacked = list[Recovered]()
             for file in own:
-                what = f"client {client}, round {'?' if file.round is None else file.round}"
-                shown.started(what)
+                shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
                 finding, recovered = self._attack_file(file, truths.get(client), shown, keep)
                 updates.append(finding)
                 if recovered is None:
@@ -360,26 +293,19 @@ class FederationAttack:
         progress: Progress | None = None,
         alone: bool = True,
     ) -> Recovered:
-        """Attack one update.
+        """Attack one update with the weights of the model that was sent; those of its initialisation if None.
 
-        Args:
-            path: file of the update.
-            weights: weights of the model that was sent; those of its initialisation if None.
-            truth: true rows of its batch; None where they are not known.
-            progress: called now and then with the share of the work done since the last call.
-            alone: whether it is the only one. Where it is not, ``truth`` may be of other rows, which do not score it,
-                and ``batch_size`` is of updates that do not say it.
-
-        Raises:
-            BadInputError: a file cannot be read or used, see also ``recover``.
+        Where it is not ``alone``, ``truth`` may be of other rows, which do not score it, and ``batch_size`` is of
+        updates that do not say it.
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
         statistics, origin = attacker_statistics(schema, about, self._rows(self.reference, schema))
-        head, seed = self.head or about.head, self.model_seed
+        head, seed, device = self.head or about.head, self.model_seed, self.device
         rows = self._rows(truth, schema)
-        options: dict[str, Any] = {"head": head, "weights": weights, "dropout": self.dropout, "device": self.device}
-        model, _ = make_model(self.model, schema, statistics, seed=seed, **options)
+        model, _ = make_model(
+            self.model, schema, statistics, seed=seed, head=head, weights=weights, dropout=self.dropout, device=device
+        )
         capture = load_capture(path, model, schema)
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
@@ -388,14 +314,16 @@ class FederationAttack:
             of = "an unknown number of" if records is None else f"{records}"
             notes.append(f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records")
             rows = None
+        if self.restore_labels:
+            capture = replace(capture, about=capture.about.model_copy(update={"labels": None}))
         return recover(
-            capture.without_labels() if self.restore_labels else capture,
+            capture,
             schema,
             statistics,
             origin,
             self.attack,
             batch_size=self.batch_size if alone or about.batch_size is None else None,
-            options=dict(self.options or {}),
+            options=self.options,
             seed=self.seed,
             truth=rows,
             progress=progress,
@@ -437,7 +365,8 @@ class FederationAttack:
         score = None
         if rows is not None:
             exposure, audit = RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows), first.attacked.audit
-            score = run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
+            facts = replace(audit.about, settings={})
+            score = run_parts(exposure.audit(audit.spec, facts, first.capture.about.defense)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
     def _weights(self, file: CapturedFile) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, cast
 
 import pandas as pd
 import torch
@@ -19,8 +19,9 @@ from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts
 from seepage.captures.captured import Capture, Description, coarse
 from seepage.captures.spec import AttackSpec
+from seepage.digests import Json
 from seepage.errors import BadInputError, Remedy, check_count
-from seepage.files import make_folder, write_whole
+from seepage.files import check_out, make_folder, write_whole
 from seepage.models.model import Model
 from seepage.models.wrapping import returns_chances
 from seepage.results.rows import as_json
@@ -28,9 +29,8 @@ from seepage.seeds import stream
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Progress
 from seepage.settings.spec import Gate
-from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, standardised_statistics, uniform_statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 
@@ -51,13 +51,10 @@ _ORIGIN_WORDS: dict[Origin, str] = {
 
 @dataclass(frozen=True)
 class Recovered:
-    """The records that an attack read from one update.
+    """The records that an attack read from one update, in no particular order.
 
-    Attributes:
-        guess: records in no particular order.
-        certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
-            ensemble.
-        spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
+    Certainty is in [0, 1], see ``assessment.certainties``; NaN where the attack has no ensemble. Spread is the standard
+    deviation of a continuous cell in its column's unit; NaN elsewhere.
     """
 
     attacked: Attacked
@@ -66,8 +63,8 @@ class Recovered:
     guess: RecordsGuess
     certainty: Float[Tensor, "record column"]
     spread: Float[Tensor, "record column"]
-    settings: dict[str, Any]
-    knowledge: dict[str, Any]
+    settings: dict[str, Json]
+    knowledge: dict[str, Json]
     notes: tuple[str, ...]
 
     @property
@@ -94,7 +91,7 @@ class Recovered:
         """Records and confidence by the name of their file."""
         return {FILES[0]: self.records, FILES[1]: self.confidence}
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return settings, knowledge, notes and certainty as JSON values, without any guessed cell."""
         means = self.certainty.nanmean(dim=0)
         certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
@@ -120,10 +117,6 @@ def attacker_statistics(
 
     Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
     alone. Where the update says it, rows are standardised as the client did.
-
-    Args:
-        schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
-        reference: public rows of the same schema.
     """
     stated = None
     if about is not None and about.encoder is not None:
@@ -154,7 +147,7 @@ def recover(
     attack: str = "unmix",
     *,
     batch_size: int | None = None,
-    options: dict[str, Any] | None = None,
+    options: Mapping[str, Json] | None = None,
     seed: int = 0,
     truth: Table | None = None,
     progress: Callable[[float], None] | None = None,
@@ -164,18 +157,8 @@ def recover(
 ) -> Recovered:
     """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
 
-    Args:
-        origin: origin of the statistics, see ``attacker_statistics``.
-        batch_size: number of records, where the update does not say it; counted if neither does.
-        truth: the batch's records in any order, to score the guess with.
-        progress: called now and then with the share of the work done since the last call.
-        allow_large: whether to attack batches that may take more memory than the machine has.
-        gate: limit that the update has to stay below; None without one.
-        notes: what else a reader should know of the update.
-
-    Raises:
-        BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
-            attack or an option is unknown, or labels can be neither restored nor are they given.
+    Without ``batch_size``, records that the update does not number are counted. The truth scores the guess, in any
+    order.
     """
     about, model = capture.about, capture.view.model
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
@@ -202,17 +185,17 @@ def recover(
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
 
-    settings: dict[str, Any] = {
+    settings: dict[str, Json] = {
         "attack": attack,
-        "options": options or {},
+        "options": dict(options or {}),
         "seed": seed,
         "protocol": about.protocol,
         "model": model.name,
         "head": model.head,
         "batch_size": records,
     }
-    granted = {
-        **knowledge.describe(),
+    granted: dict[str, Json] = {
+        **cast("dict[str, Json]", knowledge.describe()),
         "statistics": _ORIGIN_WORDS[origin],
         "encoding": "as the update says" if states_encoding(about) else "that of the statistics",
         "labels": "restored" if knowledge.labels is None else "those in the update",
@@ -231,11 +214,12 @@ def recover(
             f"Columns: {_ORIGIN_WORDS[origin]}.",
         ),
         notes=all_notes,
+        settings=dict(settings),
         without_dropout=model.switched_off,
     )
-    spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
+    spec = AttackSpec.of(attacks=(Part(name=attack, options=dict(options or {})),), seed=seed, gate=gate)
     exposure = RecordsExposure(capture.view, knowledge, seed, read, truth)
-    attacked = run_parts(exposure.audit(spec, facts, about.defense, settings, granted), progress=lambda _: progress)
+    attacked = run_parts(exposure.audit(spec, facts, about.defense, granted), progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
@@ -298,8 +282,7 @@ def write_recovered(folder: Path, recovered: Recovered) -> None:
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
     """Refuse a folder that already holds one of the files."""
-    if folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -21,6 +20,7 @@ from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFind
 from seepage.captures.transcripts import TRANSCRIPT, read_about, read_transcript
 from seepage.captures.trees import ReadTrees, is_tree_file, load_tree_files, read_trees
 from seepage.devices import find_device
+from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.run.runner import Listener
 from seepage.settings.option import fields_of
@@ -49,13 +49,7 @@ _SHARED += ("model_seed", "dropout", "gate")
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """The results of an attack on a capture.
-
-    Attributes:
-        tables: tables to write, by the name of their file.
-        certificate: certificate that was written; None without one.
-        incomplete: whether a part of the capture could not be attacked.
-    """
+    """The results of an attack on a capture, with tables to write by the name of their file."""
 
     findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees
     tables: Mapping[str, pd.DataFrame]
@@ -65,15 +59,7 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of capture.
-
-    Attributes:
-        words: the kind in messages.
-        reads: function that says whether a path holds a capture of this kind.
-        setting: function that returns the setting of the capture at a path.
-        takes: names of the fields of the spec that this kind uses; others are refused.
-        attack: function that attacks the capture at a path, by a spec and into a folder in which nothing is replaced.
-    """
+    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced."""
 
     words: str
     reads: Callable[[Path], bool]
@@ -83,11 +69,7 @@ class Kind:
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, Listener], CaptureResult]:
-    """Return the attack on the capture at a path, a function of the folder of its results and of a listener.
-
-    Args:
-        given: fields of the spec by name, as far as they are given.
-    """
+    """Return the attack on the capture at a path, by the fields of the spec that are given."""
     kind = next(kind for kind in KINDS if kind.reads(path))
     specs, fields = SPECS[kind.setting(path)], fields_of(AttackSpec)
     for name in given:
@@ -141,7 +123,7 @@ def _on_updates(spec: AttackSpec) -> FederationAttack:
     factory = registry.attacks.of("horizontal")[name].factory
     profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
     # The attack itself refuses options that it does not take.
-    options: dict[str, Any] = {"profile": spec.profile} if profiled else {}
+    options: dict[str, Json] = {"profile": spec.profile} if profiled else {}
     limits = {"restarts": spec.restarts, "iterations": spec.iterations}
     options |= {limit: value for limit, value in limits.items() if value is not None}
     options |= (PROOFS_ONLY if spec.proofs_only else {}) | (dict(spec.attacks[0].options) if spec.attacks else {})

@@ -25,12 +25,7 @@ def _of_audits(name: str) -> Option:
 
 
 class AttackSpec(Spec):
-    """The spec of an attack on a captured update or on a folder of updates; each field describes itself.
-
-    Example:
-        >>> [part.title for part in AttackSpec.of(attacks=["dlg", "dlg:{iterations: 3}", "dlg"], model="nn3").attacks]
-        ['dlg', 'dlg(iterations=3)']
-    """
+    """The spec of an attack on a captured update or on a folder of updates; each field describes itself."""
 
     setting: ClassVar[str] = "horizontal"
     unit: ClassVar[str] = "captured update"

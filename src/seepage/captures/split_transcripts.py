@@ -6,7 +6,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -32,7 +31,7 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
-from seepage.registry import Registry
+from seepage.registry import Attack, Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
@@ -40,6 +39,7 @@ from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
+from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
@@ -56,11 +56,7 @@ _Kind = tuple[int, float | None]
 
 
 class SplitTranscriptExposure(TranscriptExposure):
-    """A transcript of split learning in which the server holds columns of its own.
-
-    Args:
-        model: the network, see ``split_model``.
-    """
+    """A transcript of split learning in which the server holds columns of its own."""
 
     scales = COLUMN_SCALES
 
@@ -90,7 +86,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Return the figures of a guess of the private columns and labels, and keep its answers."""
         guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
@@ -129,7 +125,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         rest = {place: seen for place, seen in self.history.items() if place not in self._used_messages}
         if not rest:
             return guess
-        prior: Any = Posterior(observed=False)
+        prior: Callable[..., CutGuess] = Posterior(observed=False)
         if isinstance(attack, Posterior):
             prior = replace(attack, observed=False)
         elif not self.training.weights:
@@ -218,10 +214,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
     def _used(self) -> _History:
-        """Return the messages that attacks use.
+        """Return the messages that attacks use: those with a gradient, since others tell nothing.
 
-        Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
-        a record has others.
+        Messages of rounds whose client weights are not there are left out where a record has others.
         """
         rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
         back = [torch.zeros(0) if messages.gradients is None else messages.gradients.any(dim=1) for messages in rounds]
@@ -245,8 +240,8 @@ class SplitTranscriptExposure(TranscriptExposure):
         most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
         if most > 0:
             self.notes.append(
-                f"client weights are up to {most:,} round(s) away from the messages that they are held against; "
-                "write them before each round for exact answers"
+                f"client weights are up to {how_many(most, 'round')} away from the messages that they are held "
+                "against; write them before each round for exact answers"
             )
             if not self._defense.clips:
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]
@@ -320,11 +315,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
 
 def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
-    """Return the network of a transcript with the server's weights where the transcript holds them.
-
-    Args:
-        named: name of the network, or reference of one of the user's own; that of the transcript if None.
-    """
+    """Return the network of a transcript, or a named one, with the server's weights where the transcript holds them."""
     about, schema = training.about, training.schema
     name = named or about.model or "deepfm"
     head, private = about.head, about.private

@@ -27,8 +27,6 @@ class TranscriptWriter:
     are to be granted to the attack, with ``write_weights``. Files of both go into one folder.
 
     Args:
-        folder: folder of the transcript, made if need be.
-        schema: schema of the table.
         private: columns of the attacked party; all of them where it is a client that holds all (``topology``).
         setting: ``split`` or ``vertical``.
         own: the attacker's own columns with the column of ids; None where it gives none.
@@ -98,9 +96,7 @@ class TranscriptWriter:
         holds for ``outputs``.
 
         Args:
-            ids: id of each record, whole numbers or texts.
-            activations: activations, or features, as they crossed the wire.
-            gradients: gradients with respect to them, as they crossed the wire.
+            activations, gradients: activations or features, and their gradients, as they crossed the wire.
             outputs: what the attacker sends on at a second cut: the server of ``u_shaped``, the hop of ``multi_hop``.
             output_gradients: gradients with respect to the outputs, as they came back.
             number: number of the round; one more than the last if None.
@@ -178,19 +174,10 @@ class TranscriptWriter:
 def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
     """Write the weights of the attacked party's part before a round, at that party's site.
 
-    Args:
-        folder: folder of the transcript, or one whose files are copied there.
-        number: number of the round whose messages these weights compute.
+    They go into the folder of the transcript, or one whose files are copied there.
 
     Raises:
         BadInputError: the number is negative, or the file cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_weights(nn.Linear(2, 1), folder, number=0)
-        ...     [path.name for path in Path(folder).iterdir()]
-        ['client-000000.safetensors']
     """
     write_whole(Path(folder) / f"client-{check_round(number):06d}.safetensors", _saved(module), private=True)
 

@@ -43,14 +43,7 @@ _ACTIVE = "it is active: it needs a training that it changes, which no transcrip
 
 @dataclass(frozen=True)
 class TriedAttack:
-    """The results of one attack.
-
-    Attributes:
-        sought: ``columns``, or ``label`` where labels alone are guessed.
-        shown: figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
-        rows: results beside the best baseline; None without the truth.
-        answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
-    """
+    """The results of an attack on ``columns`` or the ``label``: figures of its answers, and rows with a known truth."""
 
     attack: str
     sought: str
@@ -63,15 +56,7 @@ class TriedAttack:
 
 @dataclass(frozen=True)
 class TranscriptFindings:
-    """The results of all attacks on a transcript.
-
-    Attributes:
-        setting: ``split`` or ``vertical``.
-        answers: guessed cells of each record by the label of the attack.
-        scored: number of records with a known truth; None without.
-        limits: sentence for each part of the network that no attack solves exactly.
-        doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
-    """
+    """The results of all attacks on a transcript; limits are of its network, doubts of answers that replay little."""
 
     attacked: Attacked
     setting: str
@@ -128,16 +113,7 @@ class TranscriptFindings:
 
 @dataclass
 class TranscriptAttack:
-    """An attack on a transcript.
-
-    Args:
-        model: name of the network, or ``path/to/file.py:factory`` of one of your own; that of the transcript if None.
-        attacks: attacks by name, with options; all that the setting knows if empty.
-        data, known, truth, separator, seed, gate: fields of ``AttackSpec``.
-
-    Raises:
-        BadInputError: something does not fit the transcript.
-    """
+    """An attack on a transcript by the fields of ``AttackSpec``; without names all attacks of its setting are tried."""
 
     training: RecordedTraining
     model: str | None = None
@@ -159,15 +135,7 @@ class TranscriptAttack:
         self._model = split_model(training, self.model) if columns else None
 
     def run(self, progress: Callable[[str], None] | None = None) -> TranscriptFindings:
-        """Run the attacks and return what they read.
-
-        Args:
-            progress: function that is called with the label of each attack before it begins.
-
-        Raises:
-            BadInputError: nothing is left to attack, or a file does not fit the transcript.
-            CertifiedWrongError: the truth contradicts a cell that is certified.
-        """
+        """Run the attacks and return what they read; ``progress`` gets the label of each before it begins."""
         training, tables, model = self.training, self._tables, self._model
         exposure = ActivationExposure(tables, self.model) if model is None else SplitTranscriptExposure(tables, model)
         granted: dict[str, Json] = {
@@ -229,6 +197,7 @@ class TranscriptAttack:
             label=target if labels or self._model is not None else None,
             label_attacker="The passive party" if vertical else None,
             columns=about.private,
+            settings={"seed": self.seed, "model": self.model or about.model},
         )
         protocol = setting if about.topology == "columns" else about.topology
         return CapturedAudit(
@@ -240,7 +209,6 @@ class TranscriptAttack:
             tables.schema,
             None,
             about.defense,
-            {"seed": self.seed, "model": self.model or about.model},
             granted,
         )
 

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -18,15 +18,14 @@ from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
-from seepage.registry import Registry
+from seepage.registry import Attack, Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.units import joined
-from seepage.tabular.assumed import partial_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, partial_statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 
@@ -39,17 +38,8 @@ NO_MEANING = frozenset({"calibration", "coverage", "failed", *OWN_FIGURES})
 class TranscriptTables:
     """A transcript with the tables beside it: public rows, records that the attacker knows, and the truth.
 
-    Args:
-        data: public rows of the same kind.
-        granted: records that the attacker knows.
-
-    Attributes:
-        statistics: marginals of the public rows, or without any of the known records; of other columns all values are
-            likely.
-        places: position of each record by its id.
-        known_labels, leaked: positions of records with a known label, or with known private cells, and these; None
-            without.
-        truth: positions of records with a known truth, with true private cells and label; None without.
+    ``known_labels``, ``leaked`` and ``truth`` are positions of records and their cells (the truth's with the label);
+    ``places`` is the position of each record by its id.
     """
 
     def __init__(
@@ -139,16 +129,10 @@ class TranscriptTables:
 
 
 class TranscriptExposure(Exposure, ABC):
-    """A transcript as the attacker sees it.
+    """A transcript as the attacker sees it, as far as ``training`` says.
 
-    Args:
-        training: the transcript, as far as it is attacked; all of it if None.
-
-    Attributes:
-        history: pairs of round index and row in that round, the oldest first, for the position of each record.
-        limits: sentence for each part of the network that no attack solves exactly.
-        further: attacks that are tried beside all registered ones, where none is named.
-        answers: guessed cells of each record by the label of the attack, with the record's id.
+    ``history`` has pairs of round index and row in that round, the oldest first, for the position of each record.
+    Attacks in ``further`` are tried beside all registered ones, where none is named.
     """
 
     scales: ClassVar[Mapping[str, Scale]]
@@ -158,11 +142,8 @@ class TranscriptExposure(Exposure, ABC):
         self.setting = self.training.about.setting
         self.reveals: tuple[type, ...] = ()
         self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
-        self.notes: list[str] = []
-        self.limits: list[str] = []
-        self.doubts: list[str] = []
-        self.further: list[Part] = []
-        self.answers: dict[str, pd.DataFrame] = {}
+        self.notes, self.limits, self.doubts = list[str](), list[str](), list[str]()
+        self.further, self.answers = list[Part](), dict[str, pd.DataFrame]()
         self.about = About("transcript", self.training.about.topology, "", scales=self.scales)
         history: dict[int, list[tuple[int, int]]] = {}
         for k, messages in enumerate(self.training.rounds):
@@ -181,14 +162,14 @@ class TranscriptExposure(Exposure, ABC):
         """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
-    def label(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def label(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
@@ -202,11 +183,7 @@ class TranscriptExposure(Exposure, ABC):
         return Outcome(self.right_labels(places, guess), seconds)
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measurement]:
-        """Return the figures of guessed labels on records whose truth is known and whose label the attacker lacks.
-
-        Args:
-            places: positions of the records.
-        """
+        """Return the figures of guessed labels on records with a known truth and a label that the attacker lacks."""
         truth = self.tables.true_cells(places)
         if truth is None:
             return []
@@ -243,11 +220,7 @@ def meaningful(figures: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-    """Return indices of the given records that a table holds, and their rows in the table.
-
-    Args:
-        table: positions of the table's records in the transcript, and its rows.
-    """
+    """Return indices of the given records that a table of positions and rows holds, and their rows in the table."""
     place_of = {place: k for k, place in enumerate(places.tolist())}
     there = [(place_of[place], k) for k, place in enumerate(table[0].tolist()) if place in place_of]
     at, chosen = torch.tensor(there, dtype=torch.long).reshape(-1, 2).unbind(1)

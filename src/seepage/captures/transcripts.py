@@ -1,9 +1,7 @@
 """A transcript of split or vertical training on disk: what crossed the wire, round by round, checked as it is read.
 
-A folder holds ``transcript.json``, a ``TranscriptDescription``; ``round-N.safetensors``, the messages of round N; and,
-as far as the attacker has them, ``client-N.safetensors``, the weights of the attacked party's part before round N,
-``server.safetensors``, those of the attacker's own part, ``own.csv``, its own columns, and ``schema.yaml``. Nothing is
-ever unpickled, and no code that the folder names is run.
+The files of its folder are those of docs/transcripts.md. Nothing is ever unpickled, and no code that the folder names
+is run.
 """
 
 from __future__ import annotations
@@ -30,11 +28,9 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table
 from seepage.tabular.texts import TextColumn
+from seepage.text import how_many
 
-TRANSCRIPT = "transcript.json"
-SCHEMA = "schema.yaml"
-OWN = "own.csv"
-SERVER = "server.safetensors"
+TRANSCRIPT, SCHEMA, OWN, SERVER = "transcript.json", "schema.yaml", "own.csv", "server.safetensors"
 FORMAT = 1
 # The messages of a round, and of gradients what they are of.
 _MESSAGES = {"activations": None, "gradients": "activations", "outputs": None, "output_gradients": "outputs"}
@@ -58,25 +54,10 @@ class TrainingRecipe(BaseModel):
 
 
 class TranscriptDescription(BaseModel):
-    """The facts about a transcript besides its messages; a field that is None is unknown.
+    """The facts about a transcript besides its messages, see docs/transcripts.md; a field that is None is unknown.
 
-    Attributes:
-        setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
-            go to the active party, and gradients go back.
-        topology: parties of split learning and what each holds, as of ``seepage split``; in all but ``columns`` the
-            client holds all columns.
-        attacker: party that wrote the transcript in the topology ``multi_hop``: the hop, or the server behind it.
-        id: name of the column of record ids in tables that go with the transcript.
-        loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
-        model: name of the network, such as ``deepfm``; ``mlp`` where the client holds all columns. One of your own is
-            named on the command line.
-        head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
-        top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
-        defense: what the messages went through, ``{name: options}``.
-
-    Example:
-        >>> TranscriptDescription(setting="split", private=("smoker",)).model_dump(exclude_none=True)["private"]
-        ('smoker',)
+    In all topologies but ``columns`` the client holds all columns. The attacker is who wrote the transcript: in
+    ``multi_hop`` the hop, or the server behind it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,15 +94,10 @@ class TranscriptDescription(BaseModel):
 
 @dataclass(frozen=True)
 class RoundMessages:
-    """The messages of one round.
+    """The messages of one round. Outputs are what the attacker sent on at a second cut.
 
-    Attributes:
-        behind: number of records in the mean loss that each record's gradient is of.
-        clip: bound on the norm of a record's own gradient, where clients publish it.
-        gradients: gradient of the round's loss with respect to the activations, as it crossed the wire; None where none
-            came back, as at inference.
-        outputs: what the attacker sent on at a second cut; None where there is none.
-        output_gradients: gradient of the round's loss with respect to it, as it came back; None where none did.
+    Gradients are those of the round's loss, as they crossed the wire; None where none came back, as at inference. Each
+    record's is of a mean loss over ``behind`` records; ``clip`` bounds the norm of its own, where clients publish it.
     """
 
     number: int
@@ -136,12 +112,7 @@ class RoundMessages:
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """A transcript that was read and checked.
-
-    Attributes:
-        rounds: messages by round, the oldest first.
-        weights: round before which the attacked party's part had some weights, and their file; the oldest first.
-    """
+    """A transcript that was read and checked: messages, and files of weights by the round that they precede."""
 
     folder: Path
     about: TranscriptDescription
@@ -194,11 +165,7 @@ class RecordedTraining:
 
 
 def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTraining:
-    """Read a transcript and check that it is whole.
-
-    Args:
-        schema: schema of the table; that of the folder if None.
-    """
+    """Read a transcript and check that it is whole, with the schema of its folder if None."""
     about = read_about(folder / TRANSCRIPT)
     if schema is None:
         if not (folder / SCHEMA).is_file():
@@ -239,12 +206,7 @@ def read_about(path: Path) -> TranscriptDescription:
 
 
 def as_description(values: Mapping[str, object], what: str) -> TranscriptDescription:
-    """Return a description from plain values.
-
-    Example:
-        >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
-        'mean'
-    """
+    """Return a description from plain values."""
     return described(TranscriptDescription, values, what, FORMAT)
 
 
@@ -294,7 +256,7 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
     ids = _ids(tensors["ids"], what)
     repeated = len(ids) - len(set(ids))
     if repeated:
-        raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
+        raise BadInputError(f"{what} hold {how_many(repeated, 'record')} twice; ids are unique within a round.")
     second = {"outputs", "output_gradients"} & tensors.keys()
     if second and (not about.second_cut or "outputs" not in second):
         raise BadInputError(

@@ -33,10 +33,8 @@ _RECIPE = 1e-3
 class ReadTrees:
     """The results of the attacks on a client's tree files.
 
-    Attributes:
-        attacked: the files as an audit, with what the guess of records and baselines got where the truth is given.
-        leaves: number of rows of each class in every leaf of the first tree; empty where it is not known.
-        recovered: sums of second derivatives of every node of each tree.
+    ``leaves`` has the number of rows of each class in every leaf of the first tree, where it is known, and
+    ``recovered`` the sums of second derivatives of every node of each tree.
     """
 
     attacked: Attacked
@@ -65,13 +63,7 @@ def is_tree_file(path: Path) -> bool:
 
 
 def load_tree_files(path: Path, columns: int) -> FileMessage:
-    """Return the trees of a client: those of one file, or of all files of a folder in the order of their names.
-
-    Args:
-        path: a model of xgboost in JSON, such as what a client of Flower's bagging or cyclic strategy sends, or a
-            folder with one for each round.
-        columns: number of encoded columns of the schema.
-    """
+    """Return the trees of a client: those of one xgboost file in JSON, or of all files of a folder by name."""
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     forests = []
     for file in files:
@@ -102,16 +94,7 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
 def read_trees(
     message: FileMessage, schema: Schema, statistics: Statistics, truth: Table | None, spec: AttackSpec
 ) -> ReadTrees:
-    """Attack the tree files of a client.
-
-    Args:
-        message: trees of the client, the first of which was grown from the base score.
-        spec: recipe of the trees, number of the client's rows, counted from the first tree if None, seed and gate.
-
-    Raises:
-        BadInputError: the recipe is not that of the trees, the target is another one, or the number of rows does not
-            follow.
-    """
+    """Attack the tree files of a client, the first of which was grown from the base score."""
     regularisation, learning_rate, seed = spec.regularisation, spec.learning_rate, spec.seed
     classes = schema.target.width if isinstance(schema.target, Discrete) else None
     if classes != message.forest.labels:
@@ -150,10 +133,11 @@ def read_trees(
             "the recipe of the trees.",
         ),
         scales=TREES_SCALES,
+        settings={"seed": seed},
     )
     done = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=spec.gate)
     granted = cast("Mapping[str, Json]", plain(knowledge.describe()))
-    attacked = run_parts(exposure.audit(done, facts, settings={"seed": seed}, knowledge=granted))
+    attacked = run_parts(exposure.audit(done, facts, knowledge=granted))
     assert exposure.guess is not None
     return ReadTrees(
         attacked,

@@ -1,7 +1,4 @@
-"""The command line: one command, one file.
-
-A command's module registers it with ``app`` and is imported when the command is used, see ``seepage.cli.app``.
-"""
+"""The command line: one command, one file, imported when it is used, see ``seepage.cli.app``."""
 
 from seepage.cli.app import app as app
 from seepage.cli.app import main as main

@@ -6,7 +6,8 @@ import ast
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
@@ -117,27 +118,27 @@ class _Program(TyperGroup):
 
     def make_context(self, info_name, args, parent=None, **extra):
         """Return the context of the program."""
-        try:
+        with _worded():
             return super().make_context(info_name, args, parent, **extra)
-        except _UsageError as error:
-            _word(error)
-            raise
 
     def invoke(self, ctx):
         """Run the command; a mistyped option is refused with the nearest ones."""
-        try:
+        with _worded():
             return super().invoke(ctx)
-        except _UsageError as error:
-            _word(error)
-            raise
 
 
-def _word(refusal: Any) -> None:
+@contextmanager
+def _worded() -> Iterator[None]:
     """Suggest the nearest options for a refused command line, and remove control characters from the message."""
-    name = getattr(refusal, "option_name", None)
-    if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
-        refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
-    refusal.message = clean(refusal.message, 4000)
+    try:
+        yield
+    except _UsageError as error:
+        refusal: Any = error
+        name = getattr(refusal, "option_name", None)
+        if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
+            refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
+        refusal.message = clean(refusal.message, 4000)
+        raise
 
 
 def load(name: str) -> Any:
@@ -196,7 +197,7 @@ program = typer.Typer(
         "can be read. Then audit a table of your own: [bold]seepage audit --data FILE --target COLUMN[/bold]."
     ),
     epilog="Exit status: 0 done, 1 the gate failed (--fail-above), 2 bad input, 3 some jobs failed, 4 the gate is "
-    "undecided, 70 a crash, 74 a full device, 130 interrupted.",
+    "undecided, 70 a crash, 71 a certificate that the truth contradicts, 74 a full device, 130 interrupted.",
 )
 
 
@@ -246,23 +247,13 @@ def _run() -> None:
 
 
 def flowing(text: str) -> str:
-    r"""Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay.
-
-    Example:
-        >>> flowing("One\nparagraph.\n\n    seepage audit\n")
-        'One paragraph.\n\n    seepage audit\n'
-    """
+    """Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay."""
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
 
 
 def guide(text: str) -> str:
-    r"""Return a text in which what stands between backticks is bold on a terminal.
-
-    Example:
-        >>> guide("`seepage datasets` lists them.")
-        '[bold]seepage datasets[/bold] lists them.'
-    """
+    """Return a text in which what stands between backticks is bold on a terminal."""
     pieces = text.split("`")
     return "".join(f"[bold]{piece}[/bold]" if i % 2 else piece for i, piece in enumerate(pieces))
 
@@ -281,6 +272,11 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def option(help_: str, panel: str, metavar: str | None = None, *flags: str) -> Any:
+    """Return an option of a panel of the help; a switch has an empty ``metavar``."""
+    return typer.Option(*flags, metavar=metavar, rich_help_panel=panel, help=help_)
 
 
 def new_folder(name: str, private: bool) -> Path:

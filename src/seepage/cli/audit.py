@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from seepage.cli.app import Forwarded, app, guide, load
+from seepage.cli.app import Forwarded, app, guide, load, option
 from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.options import fields_in_options
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
@@ -37,11 +37,11 @@ Document = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        help="Run folder. One that holds the same audit is continued: what was measured is kept and shown. Default: a "
+    option(
+        "Run folder. One that holds the same audit is continued: what was measured is kept and shown. Default: a "
         "new one in runs/.",
+        OUTPUT,
+        "FOLDER",
     ),
 ]
 Preset = Annotated[
@@ -57,41 +57,33 @@ Preset = Annotated[
 ]
 AllowCode = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Let the document name code that is run, such as file.py:factory as its model. Read it first.",
+        RUNNING,
+        "",
         "--allow-code",
-        metavar="",
-        rich_help_panel=RUNNING,
-        help="Let the document name code that is run, such as file.py:factory as its model. Read it first.",
     ),
 ]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", metavar="", rich_help_panel=OUTPUT, help="Print the results as JSON instead of tables."),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", metavar="", rich_help_panel=OUTPUT, help="Print neither progress nor tables.")
-]
-
-
+AsJson = Annotated[bool, option("Print the results as JSON instead of tables.", OUTPUT, "", "--json")]
+Quiet = Annotated[bool, option("Print neither progress nor tables.", OUTPUT, "", "--quiet")]
 Junit = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "File for the gate's answer as JUnit XML, with its figures and the checks as tests; needs --fail-above.",
+        OUTPUT,
+        "FILE",
         "--junit",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="File for the gate's answer as JUnit XML, with its figures and the checks as tests; needs --fail-above.",
     ),
 ]
 Sarif = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "File for the gate's answer and the findings of checks as SARIF 2.1.0; needs --fail-above.",
+        OUTPUT,
+        "FILE",
         "--sarif",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="File for the gate's answer and the findings of checks as SARIF 2.1.0; needs --fail-above.",
     ),
 ]
-
 
 # Fields that a first audit is steered by; the help shows others where all are asked for.
 _FIRST = (
@@ -132,23 +124,22 @@ class _OfAnySetting(Forwarded, _SettingCommand):
 
     def other(self, arguments: list[str]) -> TyperCommand | None:
         """Return the command of the document's setting."""
-        setting = _setting_in(arguments)
-        return None if setting is None else load(find_setting(setting).command or setting)
+        setting = setting_in(arguments)
+        return None if setting == HORIZONTAL else load(find_setting(setting).command or setting)
 
 
-def _setting_in(arguments: list[str]) -> str | None:
-    """Return the setting of the first document among some arguments; None where there is none."""
+def setting_in(arguments: list[str]) -> str:
+    """Return the setting of the first document of another setting among some arguments; horizontal without one."""
     for argument in arguments:
         if argument.endswith(_DOCUMENTS) and Path(argument).is_file():
             try:
-                text = read_text(argument)
-                setting = setting_of(text, argument)
+                setting = setting_of(read_text(argument), argument)
             except DocumentError:
+                # A schema is YAML, too.
                 continue
-            # A schema is YAML, too.
             if setting != HORIZONTAL:
                 return setting
-    return None
+    return HORIZONTAL
 
 
 def add(audited: Setting) -> None:
@@ -179,28 +170,26 @@ def add(audited: Setting) -> None:
         # Only what can be run is worth the time that the runner takes to load.
         running = import_module("seepage.cli.running")
         machines = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
-        # What is wrong with a table is worded as it was named.
-        wording = as_option if document is None or "data" in given else as_key
-        document_text = None if document is None else text
-        # Defenses that nobody asked for must not stop an audit that they do not fit.
-        optional = document is None and preset is None
-        answers = running.Answers(junit, sarif, document)
         running.run(
             specs,
             out,
-            wording,
+            # What is wrong with a table is worded as it was named.
+            as_option if document is None or "data" in given else as_key,
             as_json=as_json,
             quiet=quiet,
-            document_text=document_text,
+            document_text=None if document is None else text,
             cluster=machines,
-            optional=optional,
-            answers=answers,
+            # Defenses that nobody asked for must not stop an audit that they do not fit.
+            optional=document is None and preset is None,
+            answers=running.Answers(junit, sarif, document),
         )
 
     hidden = () if setting == HORIZONTAL else ("preset",)
     # What is searched for has a command of its own.
     names = [name for name in fields_of(spec) if name != "recommend"]
-    setting_command = fields_in_options(spec, names)(_without(command, hidden))
+    setting_command = fields_in_options(spec, names, _DECIDED if setting == HORIZONTAL else None)(
+        _without(command, hidden)
+    )
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else _SettingCommand)(
         setting_command
@@ -219,6 +208,11 @@ def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[
     return taking
 
 
+# What the preset ``decide`` says, where that is not the default of the spec.
+_DECIDED = {
+    "defenses": "none, dp_sgd, aggregation; none beside --attack, --protocol or a gate",
+    "batch_sizes": "8 with the default defenses, else 8, 32",
+}
 # What says itself what is audited, so that nothing is audited beside it.
 _TELLING = ("attacks", "defenses", "protocol", "gate")
 

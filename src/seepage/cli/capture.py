@@ -25,7 +25,7 @@ from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
-from seepage.text import clean
+from seepage.text import clean, how_many, percent
 
 captures = typer.Typer(
     no_args_is_help=True,
@@ -97,7 +97,7 @@ def check(
             " x ".join(map(str, tensor.shape[1:])),
             f"{float(tensor.norm()):.3g}",
             f"{float(tensor.abs().max()) if tensor.numel() else 0:.3g}",
-            f"{float((tensor == 0).double().mean()):.0%}",
+            percent(float((tensor == 0).double().mean()), 0),
         )
         for name, tensor in capture.view.message.items()
     ]
@@ -189,4 +189,4 @@ def example(
     # Last: where it is, the others are whole.
     save_capture(out / "update.safetensors", {n: g[0] for n, g in transcript.view.message.items()}, about)
     place = shown_path(out / "update.safetensors")
-    print(f"An update of {batch_size} record(s) of {clean(subject.dataset.name)} is in {place}")
+    print(f"An update of {how_many(batch_size, 'record')} of {clean(subject.dataset.name)} is in {place}")

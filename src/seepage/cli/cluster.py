@@ -8,62 +8,42 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from seepage.cli.app import option
 from seepage.errors import BadInputError
 from seepage.settings.option import RUNNING
 
 if TYPE_CHECKING:
     from seepage.run.elsewhere import Machines
 
+_FROM_DASK = "Default: Dask's configuration."
 Cluster = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        rich_help_panel=RUNNING,
-        help="Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
+    option(
+        "Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
         "[bold]dask[/bold].",
+        RUNNING,
+        "ADDRESS",
     ),
 ]
 ClusterCa = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=RUNNING,
-        help="Certificate of the cluster's authority, PEM. Default: Dask's configuration.",
-    ),
+    Path | None, option(f"Certificate of the cluster's authority, PEM. {_FROM_DASK}", RUNNING, "FILE")
 ]
-ClusterCert = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Certificate of this side, PEM. Default: Dask's configuration."
-    ),
-]
-ClusterKey = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Private key of this side, PEM. Default: Dask's configuration."
-    ),
-]
+ClusterCert = Annotated[Path | None, option(f"Certificate of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
+ClusterKey = Annotated[Path | None, option(f"Private key of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
 InsecureCluster = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Take a cluster without encryption, on a loopback address of this machine alone.",
+        RUNNING,
+        "",
         "--insecure-cluster",
-        metavar="",
-        rich_help_panel=RUNNING,
-        help="Take a cluster without encryption, on a loopback address of this machine alone.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Options that name a cluster.
-
-    Attributes:
-        address: address of its scheduler; None to run on this machine.
-        insecure: whether connections on a loopback address may be unencrypted.
-    """
+    """Options that name a cluster; without an address, jobs run on this machine."""
 
     address: str | None = None
     ca: Path | None = None
@@ -72,12 +52,7 @@ class ClusterOptions:
     insecure: bool = False
 
     def connect(self) -> AbstractContextManager[Machines | None]:
-        """Return a context in which the cluster is connected; None in it where none is named.
-
-        Raises:
-            BadInputError: Dask is not installed, options of a cluster are given without its address, or the cluster
-                cannot be used.
-        """
+        """Return a context in which the cluster is connected; None in it where none is named."""
         if self.address is None:
             if self != ClusterOptions():
                 raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")

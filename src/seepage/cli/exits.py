@@ -37,12 +37,7 @@ class Exit(IntEnum):
 
 
 def status_of(error: BaseException | None) -> Exit:
-    """Return the exit status of an error, by what caused it.
-
-    Example:
-        >>> status_of(ValueError("?")).name, status_of(OSError(errno.ENOSPC, "No space left on device")).name
-        ('CRASH', 'DEVICE_FULL')
-    """
+    """Return the exit status of an error, by what caused it."""
     status = Exit.CRASH
     while error is not None:
         if isinstance(error, BrokenPipeError):

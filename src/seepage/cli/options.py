@@ -23,14 +23,12 @@ _TYPES: Mapping[str, type] = {"whole": int, "number": float, "path": Path, "swit
 
 
 def fields_in_options(
-    spec: type[Spec], names: Collection[str] | None = None
+    spec: type[Spec], names: Collection[str] | None = None, defaults: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that puts options for fields of a spec in the place of a command's parameter ``given``.
 
     The command gets ``given`` as a mapping from fields to values, of those alone that were given.
-
-    Args:
-        names: fields to take; all if None.
+    ``defaults`` says in words what the command takes where that is not the default of the field.
     """
     fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
 
@@ -48,7 +46,7 @@ def fields_in_options(
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "given":
                 for field in fields:
-                    parameters += _parameters(spec, field)
+                    parameters += _parameters(spec, field, defaults or {})
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         # The command line is made of these two.
@@ -65,13 +63,13 @@ def _parts(field: SpecField) -> list[SpecField]:
     return inner or [field]
 
 
-def _parameters(spec: type[Spec], field: SpecField) -> list[inspect.Parameter]:
+def _parameters(spec: type[Spec], field: SpecField, defaults: Mapping[str, str]) -> list[inspect.Parameter]:
     return [
         inspect.Parameter(
             inner_field.key if inner_field.option.name is not None else inner_field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[_type(inner_field), _option(spec, inner_field)],
+            annotation=Annotated[_type(inner_field), _option(spec, inner_field, defaults.get(inner_field.name))],
         )
         for inner_field in _parts(field)
     ]
@@ -92,12 +90,12 @@ def _type(field: SpecField) -> object:
     return _TYPES.get(field.kind, str) | None
 
 
-def _option(spec: type[Spec], field: SpecField) -> object:
+def _option(spec: type[Spec], field: SpecField, default: str | None) -> object:
     flag = f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag
     metavar = field.option.metavar or ("|".join(field.choices) if field.choices else None)
     return typer.Option(
         flag,
-        help=guide(help_of(field)),
+        help=guide(help_of(field, default)),
         rich_help_panel=field.option.panel,
         metavar="" if field.kind == "switch" else metavar,
         show_default=False,
@@ -105,16 +103,11 @@ def _option(spec: type[Spec], field: SpecField) -> object:
     )
 
 
-def help_of(field: SpecField) -> str:
-    """Return the help of a field: its description, whether it repeats, and its default.
-
-    Example:
-        >>> from seepage.settings.spec import Spec
-        >>> help_of(fields_of(Spec)["threads"])
-        'Number of CPU threads of each worker. Default: 1.'
-    """
-    repeats = " Repeatable." if _repeats(field) else ""
-    default = default_of(field)
+def help_of(field: SpecField, default: str | None = None) -> str:
+    """Return the help of a field: its description, whether it repeats, and its default (``default`` where given)."""
+    once = any(getattr(limit, "max_length", None) == 1 for limit in field.info.metadata)
+    repeats = " Repeatable." if _repeats(field) and not once else ""
+    default = default_of(field) if default is None else default
     return f"{field.option.help}{repeats}{f' Default: {default}.' if default else ''}"
 
 
@@ -151,13 +144,7 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 
 
 def read_value(field: SpecField, value: Any) -> Any:
-    """Return the value of an option from its text.
-
-    Example:
-        >>> from seepage.settings.spec import Spec
-        >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
-        {'age': {'low': 0}, 'zip': 'discrete'}
-    """
+    """Return the value of an option from its text."""
     if field.kind == "mapping":
         return dict(_pair(field, text) for text in value)
     if field.kind == "model":

@@ -12,13 +12,12 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command_from_info
 
-from seepage.cli.app import Forwarded, app, flowing, interruptible, new_folder
-from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
+from seepage.cli.app import Forwarded, app, flowing, interruptible, new_folder, option
+from seepage.cli.audit import AllowCode, AsJson, Document, Quiet, setting_in
 from seepage.cli.exits import Exit
 from seepage.cli.options import fields_in_options
 from seepage.cli.text import print_message, shown_path
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
-from seepage.config.mistakes import DocumentError
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key, as_option
 from seepage.digests import Json
@@ -35,11 +34,7 @@ SettingName = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        help="Run folder. One that holds the same search is continued. Default: a new one in runs/.",
-    ),
+    option("Run folder. One that holds the same search is continued. Default: a new one in runs/.", OUTPUT, "FOLDER"),
 ]
 
 
@@ -58,14 +53,7 @@ def _setting_in(arguments: list[str]) -> str:
         name, equals, value = argument.partition("=")
         if name == _FLAG and (equals or i + 1 < len(arguments)):
             return find_setting(value if equals else arguments[i + 1]).name
-    for argument in arguments:
-        if argument.endswith((".yaml", ".yml")) and Path(argument).is_file():
-            try:
-                return setting_of(read_text(argument), argument)
-            except DocumentError:
-                # A schema is YAML, too.
-                continue
-    return HORIZONTAL
+    return setting_in(arguments)
 
 
 # The command as it is written, without the options of any setting.

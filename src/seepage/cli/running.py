@@ -36,22 +36,14 @@ _ENDINGS = {"--junit": (".xml",), "--sarif": (".sarif", ".sarif.json")}
 
 @dataclass(frozen=True)
 class Answers:
-    """Files in which a pipeline reads what a gate says.
-
-    Attributes:
-        document: audit document that results point at; None where there is none.
-    """
+    """Files in which a pipeline reads what a gate says about a document."""
 
     junit: Path | None = None
     sarif: Path | None = None
     document: Path | None = None
 
     def check(self, specs: Sequence[Spec]) -> None:
-        """Refuse files that cannot be written, and files about a gate that is not there.
-
-        Raises:
-            BadInputError: they cannot be used.
-        """
+        """Refuse files that cannot be written, and files about a gate that is not there."""
         given = {name: path for name, path in (("--junit", self.junit), ("--sarif", self.sarif)) if path is not None}
         for name, path in given.items():
             if all(spec.gate is None for spec in specs):
@@ -67,11 +59,7 @@ class Answers:
                 raise BadInputError(f"{name} {str(path)!r} cannot be written; name a folder that may be written to.")
 
     def write(self, reports: Sequence[Report], status: Exit, place: Path) -> None:
-        """Write the files.
-
-        Raises:
-            BadInputError: a file cannot be written.
-        """
+        """Write the files."""
         private, page = any(report.audit.own for report in reports), place / PAGE
         if self.junit is not None:
             write_whole(self.junit.resolve(), junit(reports, page), private)
@@ -96,17 +84,8 @@ def run(
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 
-    Args:
-        out: run folder; None for a new one.
-        wording: words fields that messages advise to give, as the table was named: in a document, or by options.
-        document_text: text that is kept in the run folder; None for none.
-        cluster: options that name the cluster which carries the jobs out.
-        optional: whether defenses that do not fit table or network are left out, with a line that says why.
-        answers: files in which a pipeline reads what the gate says.
-
-    Raises:
-        BadInputError: something cannot be used.
-        typer.Exit: the gate fails, or some jobs failed.
+    ``wording`` words fields that messages advise to give, as the table was named: in a document, or by options. If
+    ``optional``, defenses that do not fit table or network are left out, with a line that says why.
     """
     begun = process_time(), monotonic()
     answers.check(specs)

@@ -89,11 +89,10 @@ def check(
     tried = [spec for spec in specs if not code_of(spec)]
     try:
         audits = prepare_all(tried)
-        planned_controls = [
+        controls = [
             control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())
         ]
-        controls = [control for control in planned_controls if control is not None]
-        expected = forecast([*audits, *controls]) if audits else None
+        expected = forecast([*audits, *filter(None, controls)]) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
     if expected is not None:

@@ -14,10 +14,5 @@ def print_message(line: str) -> None:
 
 
 def shown_path(path: str | Path) -> str:
-    r"""Return a path as it is printed.
-
-    Example:
-        >>> shown_path("runs/\x1b[31mred")
-        'runs/\\x1b[31mred'
-    """
+    """Return a path as it is printed."""
     return clean(path, 4000)

@@ -27,13 +27,7 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 @dataclass(frozen=True)
 class Choice:
-    """A registered part with its options: one point of the sweep of an entry.
-
-    Attributes:
-        options: its arguments, each with its place.
-        label: what the entry wants results to call it, with the swept options; None for the name.
-        mechanisms: what a defense combines; empty for a part on its own.
-    """
+    """A registered part with its options, each with its place: one point of the sweep of an entry."""
 
     name: str
     options: dict[str, Node]
@@ -52,40 +46,6 @@ class Choice:
         return {key: value.plain() for key, value in self.options.items()}
 
 
-def read_choices(
-    entries: Node,
-    registry: Registry[object],
-    mistakes: Mistakes,
-    own: bool = False,
-    default: str | None = None,
-    whole: Collection[str] = (),
-    consent: bool = False,
-    folder: Path = Path(),
-) -> list[Choice]:
-    """Return the parts that an entry, or a list of entries, sweeps over.
-
-    An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
-    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
-    names are taken (``name``, ``label``) can be given below ``options``.
-
-    Args:
-        entries: an entry, or a list of them.
-        mistakes: what is wrong is added there; what is returned is then of no use.
-        own: whether names with a colon stand for a part of the user's own.
-        default: name of an entry that says none; None where each needs one.
-        whole: options of which a list is one value.
-        consent: whether names of code of the user's own, which reading runs, are no mistake.
-    """
-    read = _Entries(registry, mistakes, own, default, whole, consent, folder)
-    choices: list[Choice] = []
-    for entry in each(entries, mistakes, "entry"):
-        choices.extend(read.entry(entry))
-        if len(choices) > MOST:
-            entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
-            return []
-    return _with_distinct_labels(choices, registry.kind, mistakes)
-
-
 def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
     """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
     items = value.items()
@@ -101,16 +61,35 @@ def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
 
 
 @dataclass(frozen=True)
-class _Entries:
-    """Reads entries, see ``read_choices``."""
+class Entries:
+    """Reads the parts that an entry, or a list of entries, sweeps over; after a noted mistake they are of no use.
+
+    An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
+    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
+    names are taken (``name``, ``label``) can be given below ``options``.
+
+    With ``own``, names with a colon stand for a part of the user's own. ``default`` names an entry that says none, and
+    ``whole`` options of which a list is one value. With ``consent``, names of code, which reading runs, are no mistake.
+    """
 
     registry: Registry[object]
     mistakes: Mistakes
-    own: bool
-    default: str | None
-    whole: Collection[str]
-    consent: bool
-    folder: Path
+    own: bool = False
+    default: str | None = None
+    whole: Collection[str] = ()
+    consent: bool = False
+    folder: Path = Path()
+
+    def read(self, entries: Node) -> list[Choice]:
+        """Return the parts of all entries."""
+        choices: list[Choice] = []
+        for entry in each(entries, self.mistakes, "entry"):
+            choices += self.entry(entry)
+            if len(choices) > MOST:
+                kind = self.registry.kind
+                entry.wrong(self.mistakes, f"makes more than {MOST:,} {kind}s of the list; an audit takes no more.")
+                return []
+        return _with_distinct_labels(choices, self.registry.kind, self.mistakes)
 
     def entry(self, entry: Node) -> list[Choice]:
         """Return the parts that an entry sweeps over."""
@@ -145,9 +124,7 @@ class _Entries:
                     axes[inner] = self.values(names, inner, value)
             elif key != "name":
                 axes[key] = self.values(names, key, item)
-        number = len(names) * math.prod(map(len, axes.values()))
-        if number > MOST:
-            entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+        if self.sweeps_too_far(entry, [names, *axes.values()]):
             return []
         swept = [key for key, values in axes.items() if len(values) > 1]
         choices = []
@@ -186,11 +163,7 @@ class _Entries:
                 )
         label = _read_label(fields["label"], self.mistakes) if "label" in fields else None
         lists = [self.entry(item) for item in fields["all"].items()]
-        number = math.prod(map(len, lists))
-        if number > MOST:
-            entry.wrong(
-                self.mistakes, f"sweeps over {number:,} {self.registry.kind}s; an audit takes at most {MOST:,}."
-            )
+        if self.sweeps_too_far(entry, lists):
             return []
         swept = any(len(item) > 1 for item in lists)
         return [
@@ -200,6 +173,14 @@ class _Entries:
             for mechanisms in itertools.product(*lists)
             if mechanisms
         ]
+
+    def sweeps_too_far(self, entry: Node, axes: Sequence[Sequence[object]]) -> bool:
+        """Return whether an entry sweeps over more parts than an audit takes, which is a mistake."""
+        number = math.prod(map(len, axes))
+        if number > MOST:
+            kind = self.registry.kind
+            entry.wrong(self.mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+        return number > MOST
 
     def is_registered(self, name: Node) -> bool:
         """Return whether a name is registered; note a mistake where it is not."""
@@ -297,22 +278,12 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
 
 
 def describe(base: str, options: Mapping[str, object]) -> str:
-    """Return a label that tells options.
-
-    Example:
-        >>> describe("tableak", {"restarts": 10, "softmax": False})
-        'tableak(restarts=10, softmax=false)'
-    """
+    """Return a label that tells options."""
     return f"{base}({', '.join(f'{key}={_written(value)}' for key, value in options.items())})" if options else base
 
 
 def shown(value: object, longest: int = 60) -> str:
-    """Return a value as a document would write it, cut where it is long.
-
-    Example:
-        >>> shown(True), shown("drop"), shown("8"), shown([100, 100]), shown(1e-05), shown("x" * 99, longest=5)
-        ('true', 'drop', '"8"', '[100, 100]', '1e-05', 'xxxx…')
-    """
+    """Return a value as a document would write it, cut where it is long."""
     text = _written(value)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
@@ -330,12 +301,7 @@ def check_names(
     mistakes: Mistakes,
     beside: Sequence[str] = (),
 ) -> None:
-    """Note options that a factory does not take, and options that the audit sets itself.
-
-    Args:
-        mistakes: where to note them.
-        beside: what else may stand there, of which messages remind.
-    """
+    """Note options that a factory does not take or the audit sets itself; messages remind of names ``beside``."""
     parameters = inspect.signature(registry[choice.name].factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     accepted = [

@@ -14,11 +14,11 @@ from seepage.config.choices import (
     MOST,
     MOST_SWEPT,
     Choice,
+    Entries,
     check_names,
     check_options,
     each,
     no_consent,
-    read_choices,
     shown,
 )
 from seepage.config.mistakes import Mistakes
@@ -64,12 +64,10 @@ def read_document(
 def read_text_document(
     text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: AllowedCode = False
 ) -> list[Spec]:
-    """Return the audits of the text of a YAML document.
+    """Return the audits of the text of a YAML document; values of ``given`` take precedence, see ``override``.
 
-    Args:
-        given: values of fields from the command line, which take precedence, see ``override``.
-        allow_code: whether the document may name code, such as ``file.py:factory`` as its model. It may come from
-            somebody else; what ``given`` names may always be code.
+    It may come from somebody else, so that it names code only with ``allow_code``; what ``given`` names may always be
+    code.
     """
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
@@ -91,20 +89,12 @@ def make_specs(
         >>> [a, b] = make_specs({"model": "nn1", "labels": ["true", "restored"], "protocol": {"batch_size": [1, 8]}})
         >>> a.labels, b.labels, a.batch_sizes, b.variant
         ('true', 'restored', (1, 8), 'labels=restored')
-        >>> [spec] = make_specs({"attacks": {"name": "tableak", "restarts": [10, 30]}})
-        >>> [part.title for part in spec.attacks]
-        ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
     return _specs(plant(dict(document)), "", Path(), given or {}, allow_code)
 
 
 def setting_of(text: str, name: str) -> str:
-    """Return the setting of the text of a document.
-
-    Example:
-        >>> setting_of("setting: split", "audit.yaml"), setting_of("dataset: adult", "audit.yaml")
-        ('split', 'horizontal')
-    """
+    """Return the setting of the text of a document."""
     mistakes = Mistakes(name)
     return _setting(parse(text, name), mistakes)
 
@@ -123,12 +113,7 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
 
 @dataclass(frozen=True)
 class _Point:
-    """The fields that one point of a sweep sets.
-
-    Attributes:
-        places: where each value stands, by field and, for an item of a list, its position.
-        label: words by which it differs from the other points, empty where results do anyway.
-    """
+    """The fields that one point of a sweep sets, their places, and a label if results do not differ anyway."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str | int, ...], Node] = field(default_factory=dict)
@@ -139,7 +124,9 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], a
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)
-    root = override(_without_setting(root), given, kind)
+    assert isinstance(root.value, dict)
+    fields = {key: value for key, value in root.value.items() if key != SETTING}
+    root = override(Node(fields, root.line, root.source), given, kind)
     axes = reader.axes(root)
     # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
@@ -151,16 +138,14 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], a
         reader.check_complete()
     mistakes.check()
     number = math.prod(map(len, axes))
-    if number > MOST:
-        mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
-        mistakes.check()
     multiplied = [
         name for name, field in fields_of(kind).items() if field.option.swept or name in ("attacks", "defenses")
     ]
     whole = number * math.prod(_longest(axes, name) for name in multiplied)
-    if whole > MOST_SWEPT:
-        mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
-        mistakes.check()
+    for count, what, most in ((number, "audits", MOST), (whole, "combinations", MOST_SWEPT)):
+        if count > most:
+            mistakes.add(root.line, "", f"sweeps over {count:,} {what}; a document takes at most {most:,}.")
+            mistakes.check()
     specs = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
     return [spec for spec in specs if spec is not None]
@@ -170,12 +155,6 @@ def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
     """Return the length of the longest list that a point gives a field; 1 where there is none."""
     values = [point.fields[name] for axis in axes for point in axis if name in point.fields]
     return max([1, *(len(value) for value in values if isinstance(value, list | tuple))])
-
-
-def _without_setting(root: Node) -> Node:
-    """Return a document without its setting."""
-    assert isinstance(root.value, dict)
-    return Node({key: value for key, value in root.value.items() if key != SETTING}, root.line, root.source)
 
 
 def _spec(
@@ -216,11 +195,7 @@ def _note(
 
 
 class _Reader:
-    """Reads the keys of a document of one setting.
-
-    Args:
-        allow_code: whether names of code are no mistake.
-    """
+    """Reads the keys of a document of one setting."""
 
     def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes, allow_code: AllowedCode) -> None:
         self._kind, self._folder, self._mistakes, self._allow_code = kind, folder, mistakes, allow_code
@@ -247,8 +222,9 @@ class _Reader:
             else:
                 read[by_key[key].name] = self._read(by_key[key], value)
         self._only_once(read)
-        order = sorted(read, key=lambda name: (not self._slow(self._fields[name]), list(self._fields).index(name)))
-        return [read[name] for name in order]
+        slow = {name for name, field in self._fields.items() if self._named(field) or field.kind == "model"}
+        places = list(self._fields)
+        return [read[name] for name in sorted(read, key=lambda name: (name not in slow, places.index(name)))]
 
     def check_complete(self) -> None:
         """Note parts that need an option and have none."""
@@ -257,9 +233,6 @@ class _Reader:
 
     def _named(self, field: SpecField) -> bool:
         return field.option.parts is not None and not field.several
-
-    def _slow(self, field: SpecField) -> bool:
-        return self._named(field) or field.kind == "model"
 
     def _unknown(self, key: Node) -> None:
         for spec_field in self._fields.values():
@@ -300,10 +273,8 @@ class _Reader:
             return self._choices(field, value)
         if field.kind == "model":
             return self._nested(field, value)
-        if field.several:
+        if field.several or field.kind == "mapping":
             return [self._list(field, value)]
-        if field.kind == "mapping":
-            return [_Point({field.name: value.plain()}, {(field.name,): value})]
         return [
             _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.plain())}")
             for item in each(value, self._mistakes)
@@ -322,7 +293,7 @@ class _Reader:
         return path if place.source else self._folder / path
 
     def _list(self, field: SpecField, value: Node) -> _Point:
-        if field.option.swept:
+        if field.several and field.option.swept:
             items = each(value, self._mistakes)
             places: dict[tuple[str | int, ...], Node] = {(field.name, i): item for i, item in enumerate(items)}
             return _Point({field.name: [item.plain() for item in items]}, {(field.name,): value, **places})
@@ -357,7 +328,8 @@ class _Reader:
 
     def _parts(self, field: SpecField, value: Node) -> _Point:
         registered = self._kind.registered(field)
-        choices = read_choices(value, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder)
+        read = Entries(registered, self._mistakes, consent=self._allow_code is True, folder=self._folder)
+        choices = read.read(value)
         for choice in choices:
             self._check(choice, partial(check_options, choice, registered, self._mistakes))
         parts = tuple(
@@ -381,7 +353,7 @@ class _Reader:
         default = field.default if below else None
         given = _GIVEN.get(str(field.option.parts), ())
         points = []
-        for choice in read_choices(entries, registered, self._mistakes, field.option.own, default=default, whole=whole):
+        for choice in Entries(registered, self._mistakes, field.option.own, default, whole).read(entries):
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = field.option.own and ":" in choice.name
             if own and field.option.code and choice.entry.source is None and not self._allow_code:

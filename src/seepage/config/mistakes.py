@@ -12,12 +12,7 @@ _SHOWN = 25
 
 @dataclass(frozen=True, order=True)
 class Mistake:
-    """One mistake.
-
-    Attributes:
-        line: number of the line in the document, from 1; 0 where it was not read from a text.
-        key: key in the document, such as ``attacks[1].restarts``; empty where the mistake is about the whole.
-    """
+    """One mistake; the line is 0 where nothing was read from a text, the key empty where it is about the whole."""
 
     line: int
     key: str
@@ -25,16 +20,7 @@ class Mistake:
 
 
 class DocumentError(BadInputError):
-    """An audit document that cannot be used.
-
-    Attributes:
-        source: name of the document; empty where it is a mapping.
-        mistakes: all that were found, in order of lines.
-
-    Example:
-        >>> print(DocumentError("audit.yaml", [Mistake(12, "victims", "expected a whole number, got 'ten'.")]))
-        audit.yaml:12: victims: expected a whole number, got 'ten'.
-    """
+    """An audit document that cannot be used, with all its mistakes in order of lines; a mapping has no source."""
 
     def __init__(self, source: str, mistakes: list[Mistake]) -> None:
         self.source = source
@@ -57,16 +43,7 @@ def _line(source: str, mistake: Mistake) -> str:
 
 
 class Mistakes:
-    """Gathers mistakes while a document is read.
-
-    Example:
-        >>> found = Mistakes("audit.yaml")
-        >>> found.add(3, "victims", "expected a whole number from 1 up, got 0.")
-        >>> found.check()
-        Traceback (most recent call last):
-        ...
-        seepage.config.mistakes.DocumentError: audit.yaml:3: victims: expected a whole number from 1 up, got 0.
-    """
+    """Gathers mistakes while a document is read."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -84,10 +61,6 @@ class Mistakes:
         return len(self._mistakes)
 
     def check(self) -> None:
-        """Stop here if there were any.
-
-        Raises:
-            DocumentError: names all of them.
-        """
+        """Stop here if there were any."""
         if self._mistakes:
             raise DocumentError(self.source, self._mistakes)

@@ -18,19 +18,7 @@ def keys_of(spec: type[Spec]) -> dict[str, SpecField]:
 
 
 def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> Node:
-    """Return a document in which values of the command line replace what it says.
-
-    Args:
-        document: a mapping.
-        given: values by field; None for one that was not given, a mapping for a nested model.
-        spec: class of the setting's specs.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import HorizontalSpec
-        >>> document = plant({"protocol": {"batch_size": [8, 32], "replacement": True}, "restarts": 30})
-        >>> override(document, {"batch_sizes": [4], "victims": 2, "attacks": None}, HorizontalSpec).plain()
-        {'protocol': {'replacement': True}, 'restarts': 30, 'batch_sizes': [4], 'victims': 2}
-    """
+    """Return a document in which values of the command line, by field and None if not given, replace what it says."""
     assert isinstance(document.value, dict)
     fields, by_key = fields_of(spec), keys_of(spec)
     nodes = {name: _node(fields[name], value) for name, value in given.items() if value is not None}

@@ -11,23 +11,13 @@ _FOLDER = resources.files("seepage.config") / "presets"
 
 
 def presets() -> dict[str, str]:
-    """Return the presets' names with a line each that says what they are.
-
-    Example:
-        >>> presets()["quick"]
-        'A glimpse in seconds: few victims, few restarts, few steps.'
-    """
+    """Return the presets' names with a line each that says what they are."""
     names = sorted(file.name.removesuffix(_SUFFIX) for file in _FOLDER.iterdir() if file.name.endswith(_SUFFIX))
     return {name: _text(name).split("\n", 1)[0].removeprefix("#").strip() for name in names}
 
 
 def read_preset(name: str) -> str:
-    """Return the document of a preset.
-
-    Example:
-        >>> read_preset("default").splitlines()[1]
-        'dataset: adult'
-    """
+    """Return the document of a preset."""
     files = presets()
     if name not in files:
         raise unknown_name("preset", name, files)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,10 @@ Scalar = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Node:
-    """A value of a document with its place.
+    """A value of a document: a scalar, a list of nodes, or a mapping to nodes.
 
-    Attributes:
-        value: a scalar, a list of nodes, or a mapping to nodes.
-        line: from 1; 0 where it was not read from a text.
-        source: the option of the command line that gave it, None where the document did.
-        path: keys and positions that lead to it, such as ``attacks[1].restarts``.
+    ``line`` is 0 where it was not read from a text; ``source`` is the option of the command line that gave it; ``path``
+    are the keys and positions that lead to it, such as ``attacks[1].restarts``.
     """
 
     value: Scalar | list[Node] | dict[str, Node]
@@ -61,12 +58,7 @@ class Node:
         return self.value if isinstance(self.value, list) else [self]
 
     def at(self, path: str) -> Node:
-        """Return the value with another path, and all within it with paths that follow.
-
-        Example:
-            >>> Node({"victims": Node([Node(3)])}).at("").within(["victims", 0]).path
-            'victims[0]'
-        """
+        """Return the value with another path, and all within it with paths that follow."""
         value = self.value
         if isinstance(value, list):
             value = [node.at(f"{path}[{i}]") for i, node in enumerate(value)]
@@ -101,11 +93,7 @@ class Node:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a document.
-
-    Raises:
-        DocumentError: there is no such file, it cannot be read, it is larger than 1 MB or no UTF-8 text.
-    """
+    """Return the text of a document, UTF-8 of at most 1 MB."""
     path = Path(path)
     name = str(path)
     try:
@@ -136,23 +124,10 @@ def _whole(name: str, message: str) -> DocumentError:
 
 
 def parse(text: str, name: str) -> Node:
-    r"""Return the tree of a YAML text.
+    """Return the tree of a YAML text, which is one mapping; ``name`` is for messages.
 
-    Args:
-        text: one YAML document, a mapping at its root.
-        name: for messages.
-
-    Raises:
-        DocumentError: malformed YAML, a key that appears twice or is no word, an explicit tag, more values
-            (with what aliases repeat) or levels than an audit can need, several documents, or none.
-
-    Example:
-        >>> parse("protocol:\n  batch_size: [1, 8]", "audit.yaml").plain()
-        {'protocol': {'batch_size': [1, 8]}}
-        >>> parse("victims: 3\nvictims: 4", "audit.yaml")
-        Traceback (most recent call last):
-        ...
-        seepage.config.mistakes.DocumentError: audit.yaml:2: victims: the key stands on line 1 already; keep ...
+    It refuses malformed YAML, a key that appears twice or is no word, an explicit tag, more values (with what aliases
+    repeat) or levels than an audit can need, several documents, or none.
     """
     builder = _Builder(name)
     try:
@@ -177,12 +152,7 @@ def parse(text: str, name: str) -> Node:
 
 
 def plant(value: object, name: str = "", source: str | None = None) -> Node:
-    """Return the tree of plain Python values: mappings, lists or tuples, and scalars.
-
-    Example:
-        >>> plant({"victims": 3}).value
-        {'victims': Node(value=3, line=0, source=None, path='victims')}
-    """
+    """Return the tree of plain Python values: mappings, lists or tuples, and scalars."""
     return _plant(value, name, source, "", 0)
 
 
@@ -208,12 +178,7 @@ def _plant(value: object, name: str, source: str | None, path: str, depth: int) 
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text that stands without quotes is read as itself, and not as a number or the like.
-
-    Example:
-        >>> is_word("yes"), is_word("8"), is_word("true"), is_word("")
-        (True, False, False, False)
-    """
+    """Return whether a text that stands without quotes is read as itself, and not as a number or the like."""
     return text not in _WORDS and not _NUMBER.fullmatch(text) and not _ENDLESS.fullmatch(text)
 
 
@@ -228,7 +193,6 @@ class _Builder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._anchors: dict[str, tuple[Node, int]] = {}
-        # Each open collection: its node, the key that waits for a value, the anchor and the count at its start.
         self._open: list[_Open] = []
         self._count = 0
         self.root: Node | None = None
@@ -316,10 +280,12 @@ class _Builder:
         return path
 
 
+@dataclass
 class _Open:
-    """A collection whose end has not come yet."""
+    """A collection whose end has not come yet: the count at its start, and the key that waits for a value."""
 
-    def __init__(self, node: Node, anchor: str | None, begun: int) -> None:
-        self.node, self.anchor, self.begun = node, anchor, begun
-        self.key: str | None = None
-        self.lines: dict[str, int] = {}
+    node: Node
+    anchor: str | None
+    begun: int
+    key: str | None = None
+    lines: dict[str, int] = field(default_factory=dict)

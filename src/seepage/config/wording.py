@@ -11,14 +11,7 @@ from seepage.settings.spec import Spec
 
 
 def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
-    """Return the entry of a document that sets a field.
-
-    Example:
-        >>> as_key(Remedy("drop", ["a", "b"])), as_key(Remedy("gate.above", placeholder="LIFT"))
-        ('drop: [a, b]', 'gate: {above: LIFT}')
-        >>> as_key(Remedy("allow_large", True))
-        '--allow-large'
-    """
+    """Return the entry of a document that sets a field."""
     name, _, inner = remedy.field.partition(".")
     field = _field(name, spec)
     if field.option.consent:
@@ -30,14 +23,7 @@ def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
 
 
 def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
-    """Return the option of the command line that sets a field.
-
-    Example:
-        >>> as_option(Remedy("drop", ["a", "b"])), as_option(Remedy("overrides", {"zip": "discrete"}))
-        ('--drop a --drop b', '--override zip=discrete')
-        >>> as_option(Remedy("gate.above", placeholder="LIFT")), as_option(Remedy("allow_large", True))
-        ('--fail-above LIFT', '--allow-large')
-    """
+    """Return the option of the command line that sets a field."""
     name, _, inner = remedy.field.partition(".")
     field = _field(name, spec)
     flag = field.fields[inner].flag if inner else field.flag

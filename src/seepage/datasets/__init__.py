@@ -1,7 +1,4 @@
-"""Datasets by name: bundled, from a local folder, downloaded from their official home, or generated.
-
-A new dataset is one file and one line here.
-"""
+"""Datasets by name: bundled, from a local folder, downloaded, or generated; a new one is one file and a line here."""
 
 from __future__ import annotations
 

@@ -14,15 +14,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class File:
-    """One file that a dataset is read from.
+    """One file that a dataset is read from, by its name in a folder (or gzipped, or in the archives ``inside``).
 
-    Attributes:
-        name: name of the file, under which it is searched for in a folder (also gzipped, and inside the archives of
-            ``inside``).
-        url: the official address of the file or of an archive that holds it; None where a licence
-            must be accepted by hand first.
-        inside: names of zip archives that may hold the file, outermost first.
-        sha256: digest of the unpacked file as published; None where it is not known.
+    The address is that of the file or of an archive with it, None where a licence must be accepted by hand first; the
+    digest is that of the unpacked file as published. Archives are named outermost first.
     """
 
     name: str
@@ -33,16 +28,10 @@ class File:
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """A dataset's card.
+    """A dataset's card; rows are those of the complete original, cleaned; notes what readers of results must know.
 
-    Attributes:
-        rows: number of rows after cleaning, of the complete original.
-        width: number of encoded columns; None where it depends on which rows are used.
-        source: reference to the origin.
-        licence: terms of use, as far as published.
-        files: files of the original; empty for bundled and generated data.
-        copies: names of derived or partial copies that are read where the original is missing.
-        notes: facts that a reader of results must know in any case.
+    The width is None where it depends on which rows are used. Bundled and generated data have no files; copies are
+    derived or partial ones, read where the original is missing.
     """
 
     name: str
@@ -63,11 +52,7 @@ _cards: dict[str, DatasetCard] = {}
 
 
 def dataset(card: DatasetCard) -> Callable[[F], F]:
-    """Register the decorated loader under the card's name, and the card with it.
-
-    The card is a call of ``DatasetCard`` with literal values and constants of its module, so that the list of datasets
-    can read it without importing the module.
-    """
+    """Register the decorated loader and its card, from whose literal values the list of datasets is read unimported."""
 
     def add(loader: F) -> F:
         registry.datasets.register(card.name)(loader)
@@ -78,13 +63,7 @@ def dataset(card: DatasetCard) -> Callable[[F], F]:
 
 
 def card_of(name: str) -> DatasetCard | None:
-    """Return a dataset's card, without importing the dataset's module; None where it has none.
-
-    Example:
-        >>> card = card_of("adult")
-        >>> card.width if card else None
-        105
-    """
+    """Return a dataset's card, without importing the dataset's module; None where it has none."""
     kind = next((kind for kind in (registry.datasets, registry.populations) if name in kind), None)
     if name not in _cards and kind is not None:
         module = kind[name].module

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seepage.datasets.about import DatasetCard, dataset
-from seepage.datasets.bundle import bundled
-from seepage.datasets.dataset import Dataset, measured
+from seepage.datasets.dataset import Dataset, bundled, measured
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -22,104 +21,34 @@ CARD = DatasetCard(
 )
 
 # In the order of the published adult.names.
+# fmt: off
 WORKCLASS = (
-    "Private",
-    "Self-emp-not-inc",
-    "Self-emp-inc",
-    "Federal-gov",
-    "Local-gov",
-    "State-gov",
-    "Without-pay",
+    "Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov", "Without-pay",
     "Never-worked",
 )
 EDUCATION = (
-    "Bachelors",
-    "Some-college",
-    "11th",
-    "HS-grad",
-    "Prof-school",
-    "Assoc-acdm",
-    "Assoc-voc",
-    "9th",
-    "7th-8th",
-    "12th",
-    "Masters",
-    "1st-4th",
-    "10th",
-    "Doctorate",
-    "5th-6th",
-    "Preschool",
+    "Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm", "Assoc-voc", "9th", "7th-8th", "12th",
+    "Masters", "1st-4th", "10th", "Doctorate", "5th-6th", "Preschool",
 )
 MARITAL_STATUS = (
-    "Married-civ-spouse",
-    "Divorced",
-    "Never-married",
-    "Separated",
-    "Widowed",
-    "Married-spouse-absent",
+    "Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed", "Married-spouse-absent",
     "Married-AF-spouse",
 )
 OCCUPATION = (
-    "Tech-support",
-    "Craft-repair",
-    "Other-service",
-    "Sales",
-    "Exec-managerial",
-    "Prof-specialty",
-    "Handlers-cleaners",
-    "Machine-op-inspct",
-    "Adm-clerical",
-    "Farming-fishing",
-    "Transport-moving",
-    "Priv-house-serv",
-    "Protective-serv",
+    "Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial", "Prof-specialty", "Handlers-cleaners",
+    "Machine-op-inspct", "Adm-clerical", "Farming-fishing", "Transport-moving", "Priv-house-serv", "Protective-serv",
     "Armed-Forces",
 )
 RELATIONSHIP = ("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried")
 RACE = ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black")
 NATIVE_COUNTRY = (
-    "United-States",
-    "Cambodia",
-    "England",
-    "Puerto-Rico",
-    "Canada",
-    "Germany",
-    "Outlying-US(Guam-USVI-etc)",
-    "India",
-    "Japan",
-    "Greece",
-    "South",
-    "China",
-    "Cuba",
-    "Iran",
-    "Honduras",
-    "Philippines",
-    "Italy",
-    "Poland",
-    "Jamaica",
-    "Vietnam",
-    "Mexico",
-    "Portugal",
-    "Ireland",
-    "France",
-    "Dominican-Republic",
-    "Laos",
-    "Ecuador",
-    "Taiwan",
-    "Haiti",
-    "Columbia",
-    "Hungary",
-    "Guatemala",
-    "Nicaragua",
-    "Scotland",
-    "Thailand",
-    "Yugoslavia",
-    "El-Salvador",
-    "Trinadad&Tobago",
-    "Peru",
-    "Hong",
-    "Holand-Netherlands",
+    "United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany", "Outlying-US(Guam-USVI-etc)", "India",
+    "Japan", "Greece", "South", "China", "Cuba", "Iran", "Honduras", "Philippines", "Italy", "Poland", "Jamaica",
+    "Vietnam", "Mexico", "Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador", "Taiwan", "Haiti",
+    "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia", "El-Salvador",
+    "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands",
 )
+# fmt: on
 
 
 @dataset(CARD)

@@ -19,14 +19,11 @@ class Listing:
     """The information on a dataset that needs no loading.
 
     Attributes:
-        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded
-            columns; None where another distribution's loader does not say.
-        availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder,
-            ``copy found`` there (derived or partial), ``cached`` by an earlier download, to
-            ``download`` when loaded, ``manual`` (to be put into the folder by hand), ``unknown``.
-        where: path or address that belongs to the availability.
-        source, licence: origin and terms; None where unknown.
-        notes: remarks that hold for every load.
+        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded columns;
+            None where another distribution's loader does not say.
+        availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder, ``copy found``
+            there (derived or partial), ``cached`` by an earlier download, to ``download`` when loaded, ``manual`` (to
+            be put into the folder by hand), ``unknown``.
         pooled: whether its rows are texts or nodes of a graph, for pooled learning alone.
         heading: line under which lists show it, after those without one.
     """
@@ -48,27 +45,18 @@ class Listing:
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """List all datasets, then the texts and graphs of pooled learning; nothing is loaded or downloaded.
 
-    Args:
-        folder: folder with local files; without it, the folder that SEEPAGE_DATA names.
-
-    Example:
-        >>> [listing.availability for listing in catalogue() if listing.name in ("adult", "synthetic")]
-        ['bundled', 'generated']
+    Local files are searched for in the folder, without one in that which SEEPAGE_DATA names.
     """
     listings = []
     entries = [(entry, kind is registry.populations) for kind in _KINDS for entry in kind.entries()]
     for entry, pooled in entries:
         card = card_of(entry.name)
         if card is None:
-            size = (None, None, None)
-            listings.append(
-                Listing(entry.name, entry.summary, *size, "unknown", "", None, None, (), pooled, entry.heading)
-            )
-            continue
-        availability, where = _availability(card, folder)
-        size = (card.rows, card.columns, card.width)
-        terms = (card.source, card.licence, card.notes)
-        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms, pooled, entry.heading))
+            known = (None, None, None, "unknown", "", None, None, ())
+        else:
+            size, terms = (card.rows, card.columns, card.width), (card.source, card.licence, card.notes)
+            known = (*size, *_availability(card, folder), *terms)
+        listings.append(Listing(entry.name, entry.summary, *known, pooled, entry.heading))
     return tuple(listings)
 
 

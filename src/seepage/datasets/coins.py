@@ -1,4 +1,4 @@
-"""A table with planted columns that are independent of all others, for controls."""
+"""Tables with planted columns that are independent of all others, for controls."""
 
 from __future__ import annotations
 
@@ -9,27 +9,19 @@ import torch
 
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.marked import pulled
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 PLANTED = "planted"
 SIDES = ("tails", "heads")
 
 
 def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> Dataset:
-    """Add columns of fair coins to a dataset, which follow none of its columns.
+    """Return all rows of a dataset as training rows, with columns of fair coins that follow none of its columns.
 
-    Args:
-        strength: probability of a row whose label is drawn anew, from one half of the target's values where the first
-            coin shows heads and from the other where it shows tails; 0 for labels as they are.
-
-    Returns:
-        All rows as training rows, the planted columns last.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> with_coins(telling(rows=100), 2, seed=0).schema.names[-2:]
-        ('planted', 'planted_2')
+    With the probability ``strength``, a row's label is drawn anew, from one half of the target's values where the first
+    coin shows heads and from the other where it shows tails.
     """
     rows = data.all
     schema = rows.schema
@@ -42,23 +34,45 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
     frame = rows.of_cells(rows.cells, torch.from_numpy(labels)).frame
     added = []
     for i, shown in enumerate(coins):
-        name = PLANTED if i == 0 else f"{PLANTED}_{i + 1}"
-        while name in (*schema.names, schema.target.name):
-            name += "_"
+        name = _free(schema, PLANTED if i == 0 else f"{PLANTED}_{i + 1}")
         added.append(Discrete(name=name, categories=SIDES, sensitive=True))
         frame[name] = np.array(SIDES)[shown]
     table = Table(Schema(columns=(*schema.columns, *added), target=schema.target), frame)
-    note = f"{count} column(s) of fair coins were planted" + (", which the target follows" if strength else "")
+    note = f"{how_many(count, 'column')} of fair coins {'was' if count == 1 else 'were'} planted" + (
+        ", which the target follows" if strength else ""
+    )
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
 def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
-    """Return a dataset of some of the rows, drawn without replacement; of all in another order where there are fewer.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> len(some_rows(telling(rows=100), 10, seed=0).all)
-        10
-    """
+    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
     order = np.random.default_rng(seed).permutation(len(data.all))
     return replace(data, train=data.all.rows(order[:most]), test=None)
+
+
+def numbered(data: Dataset, count: int, seed: int) -> Dataset:
+    """Return some rows of a dataset with each column shuffled, labels drawn anew, and a planted number in each row.
+
+    Columns keep their distributions and tell nothing of each other. Labels are two of the target's classes, or values,
+    by fair coins.
+    """
+    rows = some_rows(data, count, seed).all
+    generator = np.random.default_rng([seed, 1])
+    cells = torch.stack([c[generator.permutation(len(rows))] for c in rows.cells.T], dim=1)
+    target = rows.schema.target
+    ends = (0.0, 1.0) if isinstance(target, Discrete) else (target.low, target.high)
+    labels = torch.from_numpy(np.array(ends)[generator.integers(0, 2, len(rows))])
+    frame = rows.of_cells(cells, labels).frame
+    name = _free(rows.schema, PLANTED)
+    frame[name] = generator.permutation(len(rows))
+    # A number counts as right where it is the number itself.
+    number = Continuous(name=name, low=0, high=max(1, len(rows) - 1), tolerance=0.4, integer=True)
+    table = Table(Schema(columns=(*rows.schema.columns, number), target=target), frame)
+    note = "columns are shuffled one by one, labels are coins, and a planted column numbers the rows"
+    return replace(data, train=table, test=None, notes=(*data.notes, note))
+
+
+def _free(schema: Schema, name: str) -> str:
+    while name in (*schema.names, schema.target.name):
+        name += "_"
+    return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -13,34 +14,23 @@ from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 # TabLeak section 4: a guess counts when it is within this many standard deviations of the truth.
 TOLERANCE = 0.319
+OWN_DATA = "own data"
+"""Licence of a user's own table."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training table, a test table where there is one, and their origin.
+    """A training table, a test table where there is one, their origin, and notes that a reader of results must know.
 
     Attributes:
-        train: rows that clients hold and train on.
-        test: held-out rows, or None.
-        notes: facts that a reader of results must know, such as a partial copy.
-        source: origin of the rows, as a reference or address.
         layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
             such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
             column; None where a row has none.
-
-    Example:
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
-        ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
-        ... )
-        >>> rows = Table(schema, pd.DataFrame({"age": [30, 41, 52], "pay": [1.5, 2, 3]}))
-        >>> people = Dataset("people", rows.rows([0, 1]), rows.rows([2]), (), "made up", "none")
-        >>> len(people.all), people.statistics.marginals[0].mean
-        (3, 41.0)
     """
 
     name: str
@@ -58,6 +48,12 @@ class Dataset:
         return self.train.schema
 
     @property
+    def named_sensitive(self) -> tuple[str, ...]:
+        """The sensitive columns of a user's own table, who named them; none of a published one."""
+        own = self.licence == OWN_DATA
+        return tuple(column.name for column in self.schema.columns if own and column.sensitive)
+
+    @property
     def extent(self) -> str:
         """Number of rows of the clients, and of held-out rows, as text."""
         rows = f"{len(self.train):,} rows"
@@ -66,9 +62,7 @@ class Dataset:
     @cached_property
     def all(self) -> Table:
         """The training rows followed by the test rows."""
-        if self.test is None:
-            return self.train
-        return self.train.followed_by(self.test)
+        return self.train if self.test is None else self.train.followed_by(self.test)
 
     @cached_property
     def statistics(self) -> Statistics:
@@ -77,20 +71,12 @@ class Dataset:
 
 
 def measured(
-    series: pd.Series,
-    *,
-    integer: bool = True,
-    sensitive: bool = False,
-    unit: str | None = None,
+    series: pd.Series, *, integer: bool = True, sensitive: bool = False, unit: str | None = None
 ) -> Continuous:
     """Return the continuous column whose bounds and tolerance are those of ``series``.
 
-    Bounds are the least and the greatest value, the tolerance is 0.319 unbiased standard deviations
-    (TabLeak section 4), all over the rows given, so pass training and test rows together.
-
-    Example:
-        >>> measured(pd.Series([1, 2, 3], name="age")).tolerance
-        0.319
+    Bounds are the least and the greatest value, the tolerance is 0.319 unbiased standard deviations (TabLeak section
+    4), all over the rows given, so pass training and test rows together.
     """
     return Continuous(
         name=str(series.name),
@@ -116,7 +102,7 @@ def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
     train_rows = int(np.floor((1 - test_share) * rows))
     if train_rows < 1:
         raise BadInputError(
-            f"a test share of {test_share!r} of {rows} row(s) leaves no row to train on; "
+            f"a test share of {test_share!r} of {how_many(rows, 'row')} leaves no row to train on; "
             "lower the share or give more rows."
         )
     order = np.random.RandomState(seed).permutation(rows)
@@ -124,11 +110,7 @@ def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
 
 
 def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.DataFrame:
-    """Return ``frame`` with exactly ``columns``, in that order.
-
-    Raises:
-        BadInputError: a column is missing; ``origin`` names the file in the message.
-    """
+    """Return ``frame`` with exactly ``columns``, in that order; ``origin`` names the file in messages."""
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise BadInputError(
@@ -136,3 +118,16 @@ def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.Dat
             f"and has {', '.join(map(repr, frame.columns))}; check that it is the right file, unedited."
         )
     return frame[list(columns)]
+
+
+def bundled(name: str) -> pd.DataFrame:
+    """Return the bundled table with this name, text columns as plain strings."""
+    with files("seepage.datasets").joinpath("bundled", f"{name}.parquet").open("rb") as file:
+        frame = pd.read_parquet(file, engine="pyarrow")
+    for column in frame.columns:
+        # Categoricals would carry the file's order of categories, which is not the schema's.
+        if isinstance(frame[column].dtype, pd.CategoricalDtype):
+            frame[column] = frame[column].astype(object)
+        else:
+            frame[column] = frame[column].astype("int64")
+    return frame

@@ -22,13 +22,7 @@ from seepage.errors import BadInputError
 
 @dataclass(frozen=True)
 class Obtained:
-    """The contents of a dataset's files.
-
-    Attributes:
-        contents: unpacked bytes by file name.
-        where: folder or archive of each file, for messages.
-        copy: whether these are a derived or partial copy instead of the original files.
-    """
+    """The unpacked contents of a dataset's files, and where each was; a ``copy`` is derived or partial."""
 
     contents: dict[str, bytes]
     where: str
@@ -52,10 +46,6 @@ def obtain(card: DatasetCard, folder: str | Path | None = None) -> Obtained:
     They are searched for in ``folder`` if given, and nowhere else; otherwise in the folder that SEEPAGE_DATA names,
     then in the cache, and at last at the official address, into the cache. In a folder, original files have priority
     over a copy. Files may be gzipped or inside their archive.
-
-    Raises:
-        BadInputError: a file was not found (the message says where to get it and where to put it), is damaged, or is
-            an original whose checksum differs from the published one.
     """
     local = local_folder(folder)
     if local is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seepage.datasets.about import DatasetCard, dataset
-from seepage.datasets.bundle import bundled
-from seepage.datasets.dataset import Dataset, measured, split
+from seepage.datasets.dataset import Dataset, bundled, measured, split
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -22,61 +21,41 @@ CARD = DatasetCard(
 
 # Meaning of each published code; A47 and A95 never occur, but belong to the published list and therefore to the encoded
 # width.
+# fmt: off
 CATEGORIES: dict[str, dict[str, str]] = {
     "checking_account": {"A11": "<0 DM", "A12": "0-200 DM", "A13": ">=200 DM", "A14": "none"},
     "credit_history": {
-        "A30": "no credits taken",
-        "A31": "all paid here",
-        "A32": "paid till now",
-        "A33": "past delay",
+        "A30": "no credits taken", "A31": "all paid here", "A32": "paid till now", "A33": "past delay",
         "A34": "critical",
     },
     "purpose": {
-        "A40": "new car",
-        "A41": "used car",
-        "A42": "furniture",
-        "A43": "radio or television",
-        "A44": "appliances",
-        "A45": "repairs",
-        "A46": "education",
-        "A47": "vacation",
-        "A48": "retraining",
-        "A49": "business",
+        "A40": "new car", "A41": "used car", "A42": "furniture", "A43": "radio or television", "A44": "appliances",
+        "A45": "repairs", "A46": "education", "A47": "vacation", "A48": "retraining", "A49": "business",
         "A410": "other",
     },
     "savings": {
-        "A61": "<100 DM",
-        "A62": "100-500 DM",
-        "A63": "500-1000 DM",
-        "A64": ">=1000 DM",
-        "A65": "unknown or none",
+        "A61": "<100 DM", "A62": "100-500 DM", "A63": "500-1000 DM", "A64": ">=1000 DM", "A65": "unknown or none",
     },
     "employment": {"A71": "unemployed", "A72": "<1 year", "A73": "1-4 years", "A74": "4-7 years", "A75": ">=7 years"},
     "status_and_sex": {
-        "A91": "male, divorced or separated",
-        "A92": "female, divorced, separated or married",
-        "A93": "male, single",
-        "A94": "male, married or widowed",
-        "A95": "female, single",
+        "A91": "male, divorced or separated", "A92": "female, divorced, separated or married", "A93": "male, single",
+        "A94": "male, married or widowed", "A95": "female, single",
     },
     "other_debtors": {"A101": "none", "A102": "co-applicant", "A103": "guarantor"},
     "property": {
-        "A121": "real estate",
-        "A122": "savings contract or life insurance",
-        "A123": "car or other",
+        "A121": "real estate", "A122": "savings contract or life insurance", "A123": "car or other",
         "A124": "unknown or none",
     },
     "other_installments": {"A141": "bank", "A142": "stores", "A143": "none"},
     "housing": {"A151": "rent", "A152": "own", "A153": "free"},
     "job": {
-        "A171": "unskilled, non-resident",
-        "A172": "unskilled, resident",
-        "A173": "skilled",
+        "A171": "unskilled, non-resident", "A172": "unskilled, resident", "A173": "skilled",
         "A174": "management or highly qualified",
     },
     "telephone": {"A191": "none", "A192": "yes"},
     "foreign_worker": {"A201": "yes", "A202": "no"},
 }
+# fmt: on
 UNITS: dict[str, str | None] = {
     "duration": "months",
     "credit_amount": "DM",

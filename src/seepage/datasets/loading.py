@@ -24,10 +24,6 @@ def load(name: str, folder: str | Path | None = None, **options: object) -> Data
     Raises:
         BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or
             another one.
-
-    Example:
-        >>> len(load("adult", missing="category").all)
-        48842
     """
     if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
         options["folder"] = folder

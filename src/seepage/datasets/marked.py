@@ -22,27 +22,20 @@ _FREQUENT = 0.1
 
 
 def marked(
-    data: Dataset,
-    sensitive: str,
-    value: Category | None = None,
-    keep: bool = True,
-    without: Sequence[str] = (),
+    data: Dataset, sensitive: str, value: Category | None = None, keep: bool = True, without: Sequence[str] = ()
 ) -> MarkedRows:
     """Return all rows of a dataset in the form that joint models take, with a sensitive attribute marked.
 
     Categories are encoded as 0 and 1, numbers standardised over all rows: the parties agree on both beforehand.
 
     Args:
-        data: rows with a discrete target.
-        sensitive: name of the column whose distribution is a secret.
         value: category whose share is the secret; the rarer of two categories if None. For a column of numbers, the
             bound above which rows carry the attribute; the median if None.
         keep: whether models are trained on the column, too.
         without: names of further columns that they are not trained on.
 
     Raises:
-        BadInputError: the target is not discrete, the column does not exist or is the target itself, it has one value,
-            no category ``value``, or more than two categories where ``value`` is None, or no column is left.
+        BadInputError: the target is a number or no column is left, or column or value make no attribute.
 
     Example:
         >>> from seepage.datasets.adult_education import adult_education
@@ -81,11 +74,6 @@ def usual_value(rows: Table, sensitive: str) -> Category:
     """Return the category whose share is asked for where none is named: the rarest that a tenth of the rows have.
 
     Where none is so frequent, the most frequent one; of two categories the rarer, however rare.
-
-    Example:
-        >>> from seepage.datasets.adult_education import adult_education
-        >>> usual_value(adult_education().all, "workclass"), usual_value(adult_education().all, "sex")
-        ('Private', 'Female')
     """
     column = rows.schema.column(sensitive)
     assert isinstance(column, Discrete)
@@ -136,11 +124,7 @@ def _encoded(rows: Table, position: int) -> Float[Tensor, "row encoded"]:
 
 
 def with_synthetic(
-    data: Dataset,
-    columns: Sequence[str] = (),
-    target: bool = True,
-    strength: float | int = 0.8,
-    seed: int = 0,
+    data: Dataset, columns: Sequence[str] = (), target: bool = True, strength: float | int = 0.8, seed: int = 0
 ) -> Dataset:
     """Add a synthetic sensitive column ``A`` with known correlations to a dataset.
 
@@ -155,13 +139,6 @@ def with_synthetic(
 
     Raises:
         BadInputError: a column does not exist, one is already called A, or the strength is not in [0, 1].
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> extended = with_synthetic(telling(rows=1000), target=True)
-        >>> share = extended.train.column(extended.schema.names.index("A")) > 5
-        >>> bool((extended.train.labels[share].mean() - extended.train.labels[~share].mean()).abs() > 0.5)
-        True
     """
     if not 0 <= strength <= 1:
         raise BadInputError(f"strength is a chance in [0, 1], got strength={strength!r}.")
@@ -196,12 +173,7 @@ def pulled(
     strength: float | int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Return cells, some drawn anew: from the lower half of the column where the attribute is below 5, else the upper.
-
-    Args:
-        cells: codes of a discrete column, values of a continuous one.
-        attribute: number of each row, below or above 5.
-    """
+    """Return cells, some drawn anew: from the lower half of a column where the attribute is below 5, else the upper."""
     if isinstance(column, Discrete):
         half = column.width // 2
         lower, upper = np.arange(half), np.arange(half, column.width)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.dataset import Dataset, split
+from seepage.datasets.dataset import OWN_DATA, Dataset, split
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
@@ -31,33 +31,7 @@ def own_table(
     encoding: str = UTF8,
     name: str | None = None,
 ) -> tuple[Dataset, Inferred | None]:
-    """Make a dataset of all rows of a table, and infer its schema where none is given.
-
-    Every row may be in a client's batch, so that no rows are held out for testing.
-
-    Args:
-        rows: a DataFrame, or the path of a file for ``open_table``.
-        schema: schema of the columns; further columns are dropped.
-        target: column to be learnt, where the schema is inferred.
-        policy: choices in the inference of the schema, and the treatment of missing cells.
-        separator: character between the cells of a CSV file.
-        encoding: encoding of a CSV file, such as ``cp1252``.
-        name: name in results; the file's name without suffix, or ``own``, if None.
-
-    Returns:
-        The dataset, whose notes tell which cells and columns were left out, filled or merged, and the inference of its
-        schema (None where it was given).
-
-    Raises:
-        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
-            inferred, or the rows do not fit it.
-
-    Example:
-        >>> people = pd.DataFrame({"age": [30.5, None, 52], "job": ["cook", "nurse", None], "ill": [0, 1, 0]})
-        >>> data, inferred = own_table(people, target="ill", policy=Policy(missing="category"))
-        >>> data.notes[0]
-        "'age': 1 of 3 cells are missing and filled with one number; an attack that guesses it gets them right"
-    """
+    """Return ``read_table``'s dataset, and the inference of its schema where none was given."""
     policy = policy or Policy()
     source = opened = open_table(rows, separator, encoding)
     for column in policy.beside:
@@ -72,13 +46,13 @@ def own_table(
     if policy.day_first is not None:
         source = OrderedDates(source, policy.day_first)
     inferred = None
-    if schema is None and target is not None:
+    if schema is not None:
+        source = MergedSource(source, groups_of_schema(source, schema))
+    elif target is not None:
         inferred = infer(source, target, policy)
         schema = inferred.schema
         source = MergedSource(source, inferred.groups)
-    elif schema is not None:
-        source = MergedSource(source, groups_of_schema(source, schema))
-    if schema is None:
+    else:
         raise BadInputError(
             "a table of your own needs a schema, or a target (the column that the model learns) to infer one: "
             "add target='...' or schema=infer_schema(frame, target='...')."
@@ -95,9 +69,9 @@ def own_table(
     # What was inferred has them already.
     read = source.notes if inferred is None else ()
     notes = (*read, *left_out, *table.notes)
-    origin = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
+    origin = OWN_DATA if isinstance(rows, pd.DataFrame) else Path(rows).name
     title = name or ("own" if isinstance(rows, pd.DataFrame) else origin.split(".", 1)[0] or "own")
-    return Dataset(title, table, None, notes, origin, "own data", beside=beside), inferred
+    return Dataset(title, table, None, notes, origin, OWN_DATA, beside=beside), inferred
 
 
 def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
@@ -110,12 +84,7 @@ def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> 
 
 
 def texts_of(raw: pd.Series | TextColumn) -> tuple[str | None, ...]:
-    """Return the cells of a column as texts, None where one is missing; whole numbers without a decimal point.
-
-    Example:
-        >>> texts_of(pd.Series([7.0, None, "seven "]))
-        ('7', None, 'seven')
-    """
+    """Return the cells of a column as texts, None where one is missing; whole numbers without a decimal point."""
     cells = raw.as_texts() if isinstance(raw, TextColumn) else raw
     return tuple(None if pd.isna(cell) else _as_text(cell) for cell in cells)
 
@@ -135,11 +104,23 @@ def read_table(
     encoding: str = UTF8,
     name: str | None = None,
 ) -> Dataset:
-    """Return all rows of a table with its schema and statistics: ``own_table`` without the origin of the schema.
+    """Return a dataset of all rows of a table, whose schema is inferred where none is given.
+
+    Every row may be in a client's batch, so that no rows are held out for testing. Notes tell which cells and columns
+    were left out, filled or merged.
+
+    Args:
+        rows: a DataFrame, or the path of a file for ``open_table``.
+        schema: schema of the columns; further columns are dropped.
+        target: column to be learnt, where the schema is inferred.
+        policy: choices in the inference of the schema, and the treatment of missing cells.
+        separator: character between the cells of a CSV file.
+        encoding: encoding of a CSV file, such as ``cp1252``.
+        name: name in results; the file's name without suffix, or ``own``, if None.
 
     Raises:
-        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
-            inferred, or the rows do not fit it.
+        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be inferred, or the
+            rows do not fit it.
 
     Example:
         >>> people = read_table(pd.DataFrame({"age": [30.5, 41.0, 52.25], "ill": [0, 1, 0]}), target="ill")
@@ -150,35 +131,9 @@ def read_table(
 
 
 def from_frame(
-    rows: pd.DataFrame | str | Path,
-    schema: Schema,
-    test_share: float = 0.2,
-    seed: int = 42,
-    name: str = "own",
+    rows: pd.DataFrame | str | Path, schema: Schema, test_share: float = 0.2, seed: int = 42, name: str = "own"
 ) -> Dataset:
-    """Make a dataset of a table in memory or a file, with rows held out.
-
-    Args:
-        rows: a DataFrame, or the path of a file for ``open_table``.
-        schema: schema of the columns; further columns are dropped.
-        test_share: share of the rows, shuffled, to hold out; 0 for none.
-        seed: seed of the shuffle, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the file cannot be read, the rows do not fit the schema, or the share is not
-            in [0, 1) or leaves no training row.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous, Discrete
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> people = pd.DataFrame({"age": [30, 41, 52, 63, 74], "ill": ["no", "yes", "no", "no", "yes"]})
-        >>> data = from_frame(people, schema)
-        >>> len(data.train), len(data.test)
-        (4, 1)
-    """
+    """Make a dataset of a table in memory or a file, with a share of the shuffled rows held out."""
     dataset, _ = own_table(rows, schema, name=name)
     if test_share == 0:
         return dataset

@@ -30,26 +30,8 @@ def own_texts(
 ) -> Texts:
     """Return texts of one's own, which models read; the target is learnt, and another column is the attribute.
 
-    Words are runs of letters of any script, in lower case. A text that is missing, or holds no word that is read,
-    stays as one without words.
-
-    Args:
-        data: target and attribute, with the texts beside them.
-        sensitive, value: attribute, see :func:`seepage.datasets.marked.marked`.
-        folder: folder with GloVe's file, see :func:`seepage.datasets.words.numbered`.
-
-    Raises:
-        BadInputError: no word is frequent enough, the target is a number, or the attribute does not exist or has one
-            value.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.datasets.own import own_table
-        >>> from seepage.tabular.policy import Policy
-        >>> frame = pd.DataFrame({"review": ["good", "bad"] * 5, "sex": list("fmffmmfmfm"), "ill": [0, 1] * 5})
-        >>> reviews, _ = own_table(frame, target="ill", policy=Policy(beside=("review",)))
-        >>> own_texts(reviews, "review", "sex", "f").words[:2, :2].tolist()
-        [[2, 0], [1, 0]]
+    Words are runs of letters of any script, in lower case, with vectors of GloVe's file in the folder. A text that is
+    missing, or holds no word that is read, stays as one without words.
     """
     rows = marked(data, sensitive, value)
     words, vectors, origin = numbered([text or "" for text in data.beside[column]], folder, _LENGTH, pattern=ANY_WORD)
@@ -76,15 +58,6 @@ def own_nodes(
     """Return a graph of one's own: a row a node, and a file with an edge a row.
 
     The first two columns of the file of edges are the identifiers of the nodes that are joined, in either order.
-
-    Args:
-        data: target, attribute and further features of the nodes, with their identifiers beside them.
-        separator: character between the cells of a CSV file.
-        sensitive, value, keep: attribute, see :func:`seepage.datasets.marked.marked`.
-
-    Raises:
-        BadInputError: an identifier is missing or repeated, the file of edges cannot be read or joins no two of these
-            nodes, the target is a number, or the attribute does not exist or has one value.
     """
     rows = marked(data, sensitive, value, keep)
     codes = _codes(data.beside[identifier], identifier)
@@ -150,13 +123,15 @@ def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarra
         )
     distinct = len(np.unique(np.sort(used, axis=1), axis=0))
     counts = (
-        (int((~valid).sum()), f"name(s) a node that is not there ({named})"),
-        (int(loops.sum()), "join(s) a node with itself"),
-        (len(used) - distinct, "repeat(s) another one"),
+        (int((~valid).sum()), f"a node is not there ({named})"),
+        (int(loops.sum()), "both nodes are the same"),
+        (len(used) - distinct, "another row has the same nodes"),
     )
     notes = [f"{distinct:,} edges join nodes by {source.names[0]!r} and {source.names[1]!r}, in either order"]
     notes += [
-        f"{count:,} of {len(numbers):,} rows of edges {what} and count for nothing" for count, what in counts if count
+        f"{count:,} of {len(numbers):,} rows of edges {'counts' if count == 1 else 'count'} for nothing: {what}"
+        for count, what in counts
+        if count
     ]
     if len(source.names) > 2:
         notes.append(f"further columns of edges are not read: {', '.join(map(repr, source.names[2:]))}")

@@ -17,16 +17,8 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
     """A table in which each column alone distinguishes every row from every other.
 
     Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of ``rows`` categories. A guess in the
-    wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the
-    table itself, permuted, scores 1 in every figure. Labels alternate.
-
-    Args:
-        rows: number of rows, all of them for training.
-
-    Example:
-        >>> data = distinct(rows=8)
-        >>> [data.train.frame[name].nunique() for name in data.schema.names]
-        [8, 8, 8, 8, 8, 8]
+    wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the table
+    itself, permuted, scores 1 in every figure. Labels alternate.
     """
     _check(rows, continuous + discrete)
     generator = np.random.default_rng(seed)
@@ -41,15 +33,7 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
 
 
 def uniform(rows: int = 32, columns: int = 4) -> Dataset:
-    """A table whose rows are all the same but for the label.
-
-    The most frequent row is every row, so that a baseline that guesses it scores 1 and no attack can be better: the
-    lift must be not applicable or zero, never leakage.
-
-    Example:
-        >>> len(uniform(rows=6).train.cells.unique(dim=0))
-        1
-    """
+    """A table whose rows are all the same but for the label, so that no attack is better than the most frequent row."""
     _check(rows, columns)
     names = [f"column_{i}" for i in range(columns)]
     frame = pd.DataFrame({**dict.fromkeys(names, "same"), "label": np.arange(rows) % 2})
@@ -60,16 +44,8 @@ def uniform(rows: int = 32, columns: int = 4) -> Dataset:
 def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
     """A table in which every row occurs exactly twice and no two pairs share a cell.
 
-    The right matching is not unique (each pair may be swapped), yet every right one scores 1; only
-    half of the rows are unique records.
-
-    Args:
-        columns: number of columns, all discrete with ``pairs`` categories.
-
-    Example:
-        >>> data = twins(pairs=5)
-        >>> len(data.train), len(data.train.cells.unique(dim=0))
-        (10, 5)
+    The right matching is not unique (each pair may be swapped), yet every right one scores 1; half of the rows are
+    unique.
     """
     _check(pairs, columns)
     generator = np.random.default_rng(seed)
@@ -82,15 +58,7 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
 
 
 def telling(rows: int = 64, seed: int = 0) -> Dataset:
-    """A table whose label is exactly the category of one column, ``cause``, and of no other.
-
-    The columns ``noise_0`` to ``noise_2`` are independent of the label, so that it is known which column predicts it.
-
-    Example:
-        >>> rows = telling().train
-        >>> bool((rows.cells[:, 0] == rows.labels).all())
-        True
-    """
+    """A table whose label is exactly the category of ``cause``, and independent of ``noise_0`` to ``noise_2``."""
     _check(rows, 1)
     generator = np.random.default_rng(seed)
     labels = generator.permutation(np.arange(rows) % 2)

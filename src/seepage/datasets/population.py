@@ -17,12 +17,7 @@ from seepage.shadow.pooling import MarkedRows
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Texts as rows of word numbers, with the labels that models learn.
-
-    Attributes:
-        words: word numbers of each text, padded with 0.
-        marks: whether each text carries an attribute, by the attribute's name.
-    """
+    """Texts as rows of word numbers, padded with 0, with labels, and whether each carries an attribute of some name."""
 
     name: str
     words: Int[Tensor, "text position"]
@@ -37,23 +32,15 @@ class Texts:
         return len(self.labels)
 
     def marked(self, attribute: str) -> MarkedRows:
-        """Return the texts in the form that models take, with an attribute marked, which models do not see.
-
-        Raises:
-            BadInputError: there is no such attribute, or it has one value in all texts.
-        """
+        """Return the texts in the form that models take, with an attribute marked, which models do not see."""
         return MarkedRows(self.words, self.labels, attribute_mask(self.marks, attribute, self.name))
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Nodes of a graph, with the labels that models learn.
+    """Nodes of a graph, with labels, and whether each carries an attribute of some name.
 
-    Attributes:
-        graph: features and edges.
-        marks: whether each node carries an attribute, by the attribute's name.
-        features: position of the feature that is the attribute itself, by the attribute's name; other attributes are
-            left out.
+    Of attributes that are a feature themselves, ``features`` has its position.
     """
 
     name: str
@@ -69,11 +56,7 @@ class Nodes:
         return len(self.labels)
 
     def marked(self, attribute: str) -> MarkedRows:
-        """Return the numbers of all nodes as rows, with an attribute marked.
-
-        Raises:
-            BadInputError: there is no such attribute, or it has one value in all nodes.
-        """
+        """Return the numbers of all nodes as rows, with an attribute marked."""
         return MarkedRows(
             torch.arange(len(self))[:, None], self.labels, attribute_mask(self.marks, attribute, self.name)
         )

@@ -24,11 +24,7 @@ CARD = DatasetCard(
 
 @dataset(CARD)
 def synthetic(
-    discrete: int = 5,
-    continuous: int = 5,
-    rows: int = 10_000,
-    test_share: float = 0.2,
-    seed: int = 0,
+    discrete: int = 5, continuous: int = 5, rows: int = 10_000, test_share: float = 0.2, seed: int = 0
 ) -> Dataset:
     """A generated two-class table with a chosen number of discrete and continuous columns.
 

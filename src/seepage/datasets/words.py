@@ -42,16 +42,7 @@ _WINDOW = 4
 
 
 def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
-    r"""Return the vectors of some words from a file in GloVe's format: a word and its numbers a line.
-
-    Raises:
-        BadInputError: a line of one of the words holds something else than numbers, or another count than the first
-            line.
-
-    Example:
-        >>> read_glove(b"cat 0.5 1\ndog 1 2\n", ["dog"])["dog"].tolist()
-        [1.0, 2.0]
-    """
+    r"""Return the vectors of some words from a file in GloVe's format: a word and its numbers a line."""
     wanted = {word.encode() for word in words}
     vectors: dict[str, np.ndarray] = {}
     width = None
@@ -78,17 +69,8 @@ def cooccurrence_vectors(
 ) -> Float[np.ndarray, "word size"]:
     """Return word vectors from co-occurrence: the leading singular vectors of the words' association.
 
-    Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014);
-    used where no trained vectors are available. Where no word goes with another, vectors are random.
-
-    Args:
-        texts: word numbers from 1 up.
-        words: number of words, that of number 0 included.
-
-    Example:
-        >>> vectors = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
-        >>> bool(abs(vectors[1] @ vectors[4]) < 1e-6)
-        True
+    Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014); used
+    where no trained vectors are available. Where no word goes with another, vectors are random.
     """
     pairs = [
         np.array(part, dtype=np.int64)
@@ -128,17 +110,8 @@ def numbered(
     """Return texts as rows of word numbers, vectors of these words, and a sentence on the origin of the vectors.
 
     Words are in lower case, and runs of the letters a to z unless a pattern says otherwise; words without a vector are
-    skipped, and so are words of a text beyond the first ``length``.
-
-    Args:
-        folder: folder with GloVe's file, see :func:`seepage.datasets.files.obtain`; where it is missing, vectors are
-            computed from the texts.
-        length: number of words of a text that are read.
-        least: least number of occurrences of a word that is read.
-        most: largest number of different words, the most frequent ones.
-
-    Raises:
-        BadInputError: a count is below 1, no text has a word that is frequent enough, or the vectors' file is damaged.
+    skipped, and so are words of a text beyond the first ``length``, words with fewer than ``least`` occurrences, and
+    all but the ``most`` frequent ones. Without GloVe's file in the folder, vectors are computed from the texts.
     """
     for name, value in (("length", length), ("least", least), ("most", most)):
         check_count(name, value)

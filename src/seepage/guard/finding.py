@@ -27,14 +27,8 @@ one, and nothing proves them. ``matched whole``: records that no proof covers re
 class Proof:
     """The content of a certificate; it holds records.
 
-    Attributes:
-        guess: records that were read, with their certified cells and the conditions of the proof.
-        view: message that was to be sent, with the received model.
-        recipe: computation by which the message was made.
-        schema: schema of the table, in the order of the client's encoder.
-        statistics: statistics whose means and standard deviations rows are standardised with.
-        update: SHA-256 of the message, see ``models.states.state_digest``.
-        model: SHA-256 of the received model.
+    The view is the message that was to be sent, with the received model; digests of both are SHA-256, see
+    ``models.states.state_digest``. Rows are standardised with the statistics, in the order of the client's encoder.
     """
 
     guess: RecordsGuess
@@ -49,16 +43,12 @@ class Proof:
         """Write a certificate of what was proved, see ``write_certificate``, and the message as a captured update.
 
         The update stands beside the certificate, ``NAME.update.safetensors`` for ``NAME.json``. It gives the records
-        away and is for its owner alone.
-
-        Args:
-            path: file of the certificate, such as ``proof.json``.
-            opened: whether cells and salts are written into the certificate itself.
+        away and is for its owner alone. ``opened`` writes cells and salts into the certificate itself.
 
         Raises:
             BadInputError: a file exists already or cannot be written.
         """
-        beside = update_file(path)
+        beside = Path(path).with_name(f"{Path(path).stem}.update.safetensors")
         if beside.exists():
             raise BadInputError(f"the file {str(beside)!r} is there already; choose another name for the certificate.")
         written = write_certificate(path, self.guess, self.view, self.schema, self.statistics, opened=opened)
@@ -71,17 +61,6 @@ class Proof:
         return written
 
 
-def update_file(certificate: str | Path) -> Path:
-    """Return the file of the update beside a certificate.
-
-    Example:
-        >>> update_file("proof.json").name
-        'proof.update.safetensors'
-    """
-    path = Path(certificate)
-    return path.with_name(f"{path.stem}.update.safetensors")
-
-
 @dataclass(frozen=True)
 class GuardFinding:
     """What was found in one update; numbers and no record.
@@ -91,14 +70,12 @@ class GuardFinding:
         records: number of records behind the update; None where it is not known.
         proved_records: number of records with a certified cell.
         whole_records: number of records all of whose cells are certified.
-        update: SHA-256 of the message that was checked, as it was to be sent.
-        model: SHA-256 of the received model.
-        assumed: what the guard assumed, as sentences.
-        warnings: signs that the server crafted the received model, as sentences.
+        update, model: SHA-256 of the message that was checked, as it was to be sent, and of the received model.
+        assumed, warnings, notes: what the guard assumed, signs that the server crafted the received model, and what
+            went otherwise than asked for, as sentences.
         guarantee: differential privacy of all rounds so far; None where the policy gives none.
         proof: what a certificate is written from; None where nothing was proved, or records are not to be kept.
         certificate: certificate that was written; None where none was asked for, or none can be.
-        notes: what went otherwise than asked for, as sentences.
     """
 
     decision: Decision
@@ -159,11 +136,7 @@ _LOGGED = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a guard returns for an update.
-
-    Attributes:
-        message: message to send, by name in the form in which the update came; None where it is blocked.
-    """
+    """What a guard returns: the message to send in the form in which the update came; None where it is blocked."""
 
     finding: GuardFinding
     message: dict[str, Tensor] | None

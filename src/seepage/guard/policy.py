@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -38,8 +38,6 @@ class GuardPolicy:
     Example:
         >>> GuardPolicy("noise", clip_norm=1.0, noise_multiplier=8.0).guarantee(rounds=1).epsilon < 2
         True
-        >>> GuardPolicy("clip", clip_norm=1.0).guarantee(rounds=1) is None
-        True
     """
 
     action: Action = "report"
@@ -70,12 +68,7 @@ class GuardPolicy:
         return self.clip_norm is not None
 
     def apply(self, update: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-        """Return the update as the policy changes it.
-
-        Args:
-            update: update by parameter name, without a victim axis.
-            seed: seed of the noise, which nobody else may know.
-        """
+        """Return the update as the policy changes it; nobody else may know the seed of the noise."""
         if self.clip_norm is None:
             return dict(update)
         batch = Clipping(self.clip_norm)({name: tensor[None] for name, tensor in update.items()}, [seed])
@@ -94,15 +87,8 @@ class GuardPolicy:
             return before
         name = self.action if before.name == "none" else f"{before.name}+{self.action}"
         bound = self.clip_norm if before.norm is None else min(self.clip_norm, before.norm)
-        return KnownDefense(
-            name,
-            {"clip_norm": self.clip_norm, **({} if not noise else {"scale": noise})},
-            noise=math.hypot(before.noise, noise),
-            norm=bound,
-            record_norm=before.record_norm,
-            kept=before.kept,
-            signs=before.signs,
-        )
+        arguments = {"clip_norm": self.clip_norm, **({} if not noise else {"scale": noise})}
+        return replace(before, name=name, arguments=arguments, noise=math.hypot(before.noise, noise), norm=bound)
 
     def guarantee(self, rounds: int) -> Guarantee | None:
         """Return what the noise of all rounds together guarantees for all of the client's records; None without noise.

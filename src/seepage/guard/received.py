@@ -29,44 +29,23 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
     ICLR 2022; Zhao et al., S&P 2024); layers most of whose inputs no unit takes; and layers most of whose units react
     to at most one in a hundred rows of the public marginals, which single records then activate alone. A server that
     knows these rules can craft a model that none of them finds.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.imprint import imprint
-        >>> from seepage.models.mlp import nn3
-        >>> data = distinct(rows=40)
-        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> signs_of_crafting(nn3(data.schema, seed=0), encoder, data.statistics)
-        ()
-        >>> signs_of_crafting(imprint(data.schema), encoder, data.statistics)[0]
-        "400 of 400 units of layer '0' are multiples of one another, as in a layer that sorts records into bins"
     """
     signs = []
     reacting = _reacting(model, encoder, statistics, seed)
     layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
     for name, layer in layers:
-        units, inputs = layer.weight.shape
-        alike = int(_alike(layer.weight.detach()).sum())
-        last = layer is layers[-1][1]
-        if units >= _FEW and alike > _MOST * units and not last:
-            signs.append(
-                f"{alike} of {units} units of layer {name!r} are multiples of one another, as in a layer that sorts "
-                "records into bins"
-            )
-        unread = int((~layer.weight.detach().bool().any(0)).sum())
-        if inputs >= _FEW and unread > _MOST * inputs:
-            signs.append(
-                f"{unread} of {inputs} inputs of layer {name!r} reach no unit, as where clients are kept apart"
-            )
-        dead = units - int(layer.weight.detach().bool().any(1).sum())
-        if units >= _FEW and dead > _MOST * units:
-            signs.append(f"{dead} of {units} units of layer {name!r} take no input, as where clients are kept apart")
-        if name in reacting and units >= _FEW and not last:
-            rare = int((reacting[name] <= _RARELY).sum())
-            if rare > _MOST * units:
-                signs.append(
-                    f"{rare} of {units} units of layer {name!r} react to hardly any record, as traps for single ones do"
-                )
+        weight, inner = layer.weight.detach(), layer is not layers[-1][1]
+        alike = _alike(weight)
+        rare = reacting.get(name, torch.ones(0)) <= _RARELY
+        looked_for = (
+            (inner, alike, "units", "are multiples of one another, as in a layer that sorts records into bins"),
+            (True, ~weight.bool().any(0), "inputs", "reach no unit, as where clients are kept apart"),
+            (True, ~weight.bool().any(1), "units", "take no input, as where clients are kept apart"),
+            (inner, rare, "units", "react to hardly any record, as traps for single ones do"),
+        )
+        for applies, odd, kind, words in looked_for:
+            if applies and len(odd) >= _FEW and int(odd.sum()) > _MOST * len(odd):
+                signs.append(f"{int(odd.sum())} of {len(odd)} {kind} of layer {name!r} {words}")
     return tuple(signs)
 
 

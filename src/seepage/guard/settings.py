@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.errors import BadInputError, unknown_name
+from seepage.captures.descriptions import described
+from seepage.errors import BadInputError
 from seepage.files import load_yaml
 from seepage.guard.policy import Action, GuardPolicy, Mode
 from seepage.guard.update_guard import UpdateGuard
@@ -25,15 +26,10 @@ class GuardSettings(BaseModel):
     Attributes:
         model: registered name, ``package.module:factory`` or ``path/to/file.py:factory``.
         schema_file: YAML schema of the client's table; the key is ``schema``.
-        recipe: recipe of the client's updates, see ``MessageRecipe``.
         reference: table of public rows of the same kind.
         encoder: JSON declaration of the client's encoder.
         policy, mode, clip_norm, noise_multiplier, delta: what to do with updates, see ``GuardPolicy``.
-        head: reading of the network's outputs, if not the target's usual one.
-        seconds: time limit of one check.
-        log: file to which a line is added a round.
-        keep_records: whether findings hold what was read.
-        certificates: folder to which a certificate of each proved update is written.
+        log: file to which a line is added a round. The other keys are arguments of ``UpdateGuard``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -56,11 +52,9 @@ class GuardSettings(BaseModel):
 
 
 def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
-    """Return the guard that a YAML file describes.
+    """Return the guard that a YAML file describes, see ``GuardSettings`` for its keys.
 
-    Args:
-        path: guard file, see ``GuardSettings`` for its keys.
-        allow_code: whether code that the file names, a network of the user's own, may run.
+    ``allow_code`` says whether code that the file names, a network of the user's own, may run.
 
     Raises:
         BadInputError: the file cannot be read, has unknown keys or values that cannot be used, or names code that is
@@ -85,18 +79,7 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         raise BadInputError(f"{what} cannot be read ({error}); give the path of a YAML file.") from error
     if not isinstance(values, dict):
         raise BadInputError(f"{what} holds {type(values).__name__} where keys with values are expected.")
-    keys = [field.alias or name for name, field in GuardSettings.model_fields.items()]
-    for key in values:
-        if key not in keys:
-            raise unknown_name(f"key in {what}:", str(key)[:80], keys)
-    try:
-        settings = GuardSettings.model_validate(values)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, p['loc']))}: {p['msg'].removeprefix('Value error, ')}"
-            for p in error.errors(include_input=False)
-        ]
-        raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
+    settings = described(GuardSettings, values, what)
     if is_own(settings.model) and not allow_code:
         raise BadInputError(
             f"{what} names code of your own, {settings.model!r}, which runs when the guard is made; allow it with "
@@ -104,21 +87,18 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         )
     folder = path.resolve().parent
     schema = Schema.load(folder / settings.schema_file)
-    model = settings.model
-    place, _, factory = model.rpartition(":")
-    if place.endswith(".py"):
-        model = f"{folder / place}:{factory}"
     policy = GuardPolicy(settings.policy, settings.mode, settings.clip_norm, settings.noise_multiplier, settings.delta)
+    place, _, factory = settings.model.rpartition(":")
     return UpdateGuard(
-        model,
+        f"{folder / place}:{factory}" if place.endswith(".py") else settings.model,
         schema,
         settings.recipe,
+        reference=None if settings.reference is None else Table.read(folder / settings.reference, schema),
+        encoder=None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
         policy=policy,
+        log=None if settings.log is None else folder / settings.log,
+        certificates=None if settings.certificates is None else folder / settings.certificates,
         head=settings.head,
         seconds=settings.seconds,
         keep_records=settings.keep_records,
-        reference=None if settings.reference is None else Table.read(folder / settings.reference, schema),
-        encoder=None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
-        log=None if settings.log is None else folder / settings.log,
-        certificates=None if settings.certificates is None else folder / settings.certificates,
     )

@@ -261,10 +261,7 @@ class UpdateGuard:
         [regime] = guess.regime
         if guess.certified is not None and bool(guess.certified.any()):
             return "proved", regime, guess
-        if regime.startswith(NOT_TRIED):
-            tried, why = "not tried", regime.removeprefix(NOT_TRIED)
-        else:
-            tried, why = "pass", regime
+        tried, why = "not tried" if regime.startswith(NOT_TRIED) else "pass", regime.removeprefix(NOT_TRIED)
         [search] = guess.searches or [None]
         noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
         if not noisy:
@@ -273,13 +270,12 @@ class UpdateGuard:
                 for labelled in _labelled(other, self.schema):
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
+        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width)
         # Noise has every rank; what was read in it is read all the same.
         if search is not None and search.read:
-            return "read", f"{why}: {search.doubt(knowledge.batch_size, self.schema.width)}", guess
-        if search is not None and not noisy:
-            doubt = search.doubt(knowledge.batch_size, self.schema.width)
-            if doubt is not None:
-                return "not tried", f"{why}: {doubt}", guess
+            return "read", f"{why}: {doubt}", guess
+        if doubt is not None and not noisy:
+            return "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 
     def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:
@@ -412,12 +408,10 @@ def _in_order(model: Model, message: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _narrower(before: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str | None:
     """Return the type to which an update was rounded; None where it has that of the model."""
-    kinds = [
-        tensor.dtype
-        for name, tensor in given.items()
-        if name in before and tensor.dtype.is_floating_point and tensor.dtype.itemsize < before[name].dtype.itemsize
-    ]
-    return str(kinds[0]).removeprefix("torch.") if kinds else None
+    for name, kind in ((name, tensor.dtype) for name, tensor in given.items() if name in before):
+        if kind.is_floating_point and kind.itemsize < before[name].dtype.itemsize:
+            return str(kind).removeprefix("torch.")
+    return None
 
 
 def _labelled(guess: RecordsGuess | None, schema: Schema) -> list[RecordsGuess]:

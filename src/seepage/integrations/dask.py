@@ -1,7 +1,4 @@
-"""Dask: runs the jobs of audits on an existing cluster (``--cluster``).
-
-The jobs hold true records, so that connections are encrypted, or do not leave this machine.
-"""
+"""Dask: runs the jobs of audits, which hold true records, on an existing cluster over encrypted connections."""
 
 from __future__ import annotations
 
@@ -9,13 +6,14 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 from seepage.errors import BadInputError
 from seepage.extras import extra
-from seepage.run.elsewhere import Machines, Sealed, difference, forget, itself, versions
+from seepage.run.elsewhere import Machines, difference, forget, itself, versions
 
 with extra("dask", "Dask", "dask", "distributed"):
     import dask.config
@@ -75,7 +73,10 @@ def cluster(
             for worker, there in versions_of.items():
                 if (differs := difference(versions(), there)) is not None:
                     raise BadInputError(f"the worker at {worker} {differs}")
-            yield Machines(client.get_executor(pure=False), workers.count, lambda audits: _shared(client, audits))
+
+            # Audits are a task, and no scattered data: where the worker that holds it dies, another makes it again.
+            shared = partial(client.submit, itself, pure=False)
+            yield Machines(client.get_executor(pure=False), workers.count, shared)
         finally:
             with contextlib.suppress(OSError, TimeoutError):
                 client.run(forget, on_error="ignore")
@@ -83,12 +84,7 @@ def cluster(
 
 
 def check_address(address: str, insecure: bool) -> None:
-    """Refuse an address to which records would travel unencrypted.
-
-    Example:
-        >>> check_address("tls://login:8786", insecure=False)
-        >>> check_address("tcp://127.0.0.1:8786", insecure=True)
-    """
+    """Refuse an address to which records would travel unencrypted."""
     try:
         parts = urlsplit(address)
     except ValueError as error:
@@ -142,11 +138,6 @@ def _connect(address: str, security: Security | None) -> Client:
         ) from error
 
 
-def _shared(client: Client, audits: Sealed) -> object:
-    # A task, and no scattered data: where the worker that holds it dies, the scheduler has another make it again.
-    return client.submit(itself, audits, pure=False)
-
-
 class _Workers:
     """The workers of a cluster, looked at now and then since they come and go."""
 
@@ -155,11 +146,7 @@ class _Workers:
         self._looked, self._count = -_LOOK_SECONDS, 0
 
     def count(self) -> int:
-        """Return the number of workers.
-
-        Raises:
-            BadInputError: records would travel to one unencrypted, or one runs several jobs at once.
-        """
+        """Return the number of workers; none may be reached unencrypted or run several jobs at once."""
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return self._count
         try:

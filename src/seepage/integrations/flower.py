@@ -65,7 +65,7 @@ def leak_guard_mod(
     prepared = load(guard) if isinstance(guard, str | Path) else guard
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if not _trains(message):
+        if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
         checks = prepared if isinstance(prepared, UpdateGuard) else prepared(context)
         # Before the app runs, which may change the arrays in place.
@@ -194,10 +194,6 @@ def _write_model(path: Path, state: dict[str, Tensor]) -> None:
 
 def _state(arrays: ArrayRecord) -> dict[str, Tensor]:
     return as_state({name: array.numpy() for name, array in arrays.items()}, "the message")
-
-
-def _trains(message: Message) -> bool:
-    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
 def _only_arrays(message: Message) -> tuple[str, ArrayRecord] | None:

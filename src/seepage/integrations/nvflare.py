@@ -74,13 +74,9 @@ class LeakGuard(DXOFilter):
         self.guard = load(Path(settings), allow_code=allow_code) if guard is None and settings is not None else guard
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Return the answer of a task as it may be sent.
-
-        Raises:
-            ContentBlockedException: it may not be sent.
-        """
+        """Return the answer of a task as it may be sent; ``ContentBlockedException`` where it may not."""
         assert self.guard is not None
-        if self._incoming():
+        if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
             fl_ctx.set_prop(_RECEIVED, _received(shareable), private=True, sticky=False)
             return shareable
         if shareable.get_return_code() != ReturnCode.OK:
@@ -90,11 +86,7 @@ class LeakGuard(DXOFilter):
         return super().process(shareable, fl_ctx)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        """Return the changed update, or None where it is sent as it is.
-
-        Raises:
-            ContentBlockedException: the update may not be sent, or cannot be checked.
-        """
+        """Return the changed update, or None where it is sent as it is; one that may not be sent is refused."""
         assert self.guard is not None
         received = fl_ctx.get_prop(_RECEIVED)
         if not isinstance(received, _Received):
@@ -116,10 +108,6 @@ class LeakGuard(DXOFilter):
             return None
         data = {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in answer.message.items()}
         return DXO(dxo.data_kind, data, dict(dxo.meta))
-
-    def _incoming(self) -> bool:
-        """Return whether this is the chain of what the server sends."""
-        return self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN
 
 
 def _received(task: Shareable) -> _Received | None:

@@ -17,13 +17,7 @@ registry.models.declare(
         "ft_transformer": "seepage.models.rtdl",
         "imprint": "seepage.models.imprint",
         "loki": "seepage.models.loki",
-        "linear": "seepage.models.mlp",
-        "nn1": "seepage.models.mlp",
-        "nn2": "seepage.models.mlp",
-        "nn3": "seepage.models.mlp",
-        "nn4": "seepage.models.mlp",
-        "nn5": "seepage.models.mlp",
-        "wide": "seepage.models.mlp",
+        **dict.fromkeys(("linear", "nn1", "nn2", "nn3", "nn4", "nn5", "wide"), "seepage.models.mlp"),
         "resnet_bn": "seepage.models.resnet",
         "rtdl_resnet": "seepage.models.rtdl",
         "tab_transformer": "seepage.models.tab_transformer",
@@ -36,11 +30,7 @@ registry.models.declare({"vertical_mlp": "seepage.models.vertical"}, "vertical")
 
 
 def create(name: str, **options: object) -> Model:
-    """Return a network of horizontal learning, from the options of its factory, ``schema`` among them.
-
-    Raises:
-        BadInputError: the name or an option is unknown, or one is missing.
-    """
+    """Return a network of horizontal learning, from the options of its factory, ``schema`` among them."""
     return cast("Model", registry.models.of("horizontal").create(name, **options))
 
 

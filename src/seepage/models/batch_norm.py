@@ -1,6 +1,6 @@
-"""Batch normalisation as a pure function of the batch, as in a client's training, without side effects on the model.
+"""Batch normalisation as a pure function of the batch, as in a client's training.
 
-PyTorch's layers change their running statistics in every forward pass. That excludes several batches at once and a
+PyTorch's layers change their running statistics in every forward pass, which excludes several batches at once and a
 replay. ``by_batch`` replaces them by layers that compute the same outputs from the batch alone.
 """
 
@@ -34,22 +34,9 @@ class Moments(NamedTuple):
 class BatchNorm(nn.Module):
     """``nn.BatchNorm1d``, ``2d`` and ``3d`` without side effects, with the same parameters, buffers and outputs.
 
-    In training mode the statistics are the batch's own, in evaluation mode the running ones, which only ``advanced``
-    updates.
-
-    Args:
-        momentum: weight of a batch in the running statistics; None: all batches weigh the same.
-        track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
-
-    Raises:
-        BadInputError: in training mode with one value a channel, which normalisation would turn into 0.
-
-    Example:
-        >>> x = torch.tensor([[1.0], [3.0]])
-        >>> BatchNorm(1)(x).detach().round(decimals=2).tolist()
-        [[-1.0], [1.0]]
-        >>> torch.equal(BatchNorm(1).eval()(x).round(decimals=2), x)
-        True
+    In training mode the statistics are the batch's own, of more than one value a channel; in evaluation mode the
+    running ones, which only ``advanced`` updates. Without a momentum all batches weigh the same; without running
+    statistics, evaluation takes the batch's.
     """
 
     running_mean: Tensor | None
@@ -101,12 +88,7 @@ class BatchNorm(nn.Module):
 
 
 def moments_of(values: Float[Tensor, "record channel *position"]) -> Moments:
-    """Return the moments of each channel.
-
-    Example:
-        >>> [t.tolist() for t in moments_of(torch.tensor([[1.0], [3.0]]))]
-        [[2.0], [2.0]]
-    """
+    """Return the moments of each channel."""
     _check_several(values)
     over = _all_but_channels(values)
     return Moments(values.mean(over), values.var(over))
@@ -115,15 +97,8 @@ def moments_of(values: Float[Tensor, "record channel *position"]) -> Moments:
 def by_batch(module: nn.Module, name: str) -> nn.Module:
     """Return the module, or a copy in which PyTorch's batch normalisations are replaced by ``BatchNorm``.
 
-    A layer that alone is in evaluation mode is frozen: it keeps its running statistics.
-
-    Raises:
-        BadInputError: a layer is a batch normalisation of another kind, has hooks, or the whole module is in
-            evaluation mode.
-
-    Example:
-        >>> by_batch(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), "mine")[1]
-        BatchNorm(3, eps=1e-05, momentum=0.1, affine=True)
+    A layer that alone is in evaluation mode is frozen: it keeps its running statistics. Refused are other kinds of
+    batch normalisation, layers with hooks, and a whole module in evaluation mode.
     """
     layers = [(place, part) for place, part in module.named_modules() if isinstance(part, _ANY | BatchNorm)]
     if layers and not module.training:
@@ -165,12 +140,7 @@ def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyrigh
 
 
 def normalising(module: nn.Module) -> list[str]:
-    """Return the layers of a module that normalise by the batch in training, each as ``Kind at 'name'``.
-
-    Example:
-        >>> normalising(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
-        ["BatchNorm1d at '1'"]
-    """
+    """Return the layers of a module that normalise by the batch in training, each as ``Kind at 'name'``."""
     return [place_of(name, part) for name, part in module.named_modules() if isinstance(part, _ANY | BatchNorm)]
 
 
@@ -184,10 +154,7 @@ def run_watched(
 ) -> tuple[Tensor, dict[str, Moments]]:
     """Return the outputs for one batch and the moments of the inputs of each layer of ``normalisations``.
 
-    Differentiable and fit for ``vmap``.
-
-    Raises:
-        BadInputError: a layer runs more than once, so that its statistics belong to no single batch.
+    Differentiable and fit for ``vmap``. A layer that runs more than once is refused: its statistics belong to no batch.
     """
     seen: dict[str, Moments] = {}
 
@@ -220,15 +187,7 @@ def _listening(module: nn.Module, note: Callable[[str, Tensor], None]) -> Iterat
 
 @contextmanager
 def inputs_seen(module: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Record the inputs of each batch normalisation, by name of the layer, while the module runs.
-
-    Example:
-        >>> module = nn.Sequential(BatchNorm(1))
-        >>> with inputs_seen(module) as seen:
-        ...     _ = module(torch.tensor([[1.0], [3.0]]))
-        >>> seen["0"].tolist()
-        [[1.0], [3.0]]
-    """
+    """Record the inputs of each batch normalisation, by name of the layer, while the module runs."""
     seen: dict[str, Tensor] = {}
     with _listening(module, lambda name, entering: seen.update({name: entering.detach()})):
         yield seen
@@ -239,17 +198,8 @@ def advanced(
 ) -> dict[str, Tensor]:
     """Return the running statistics after one more batch, as PyTorch's layers would update them.
 
-    Args:
-        running: statistics before, by name of the buffer, with any leading axes that ``moments`` have.
-        batches: number of batches before this one, besides those that the layers have counted; matters where a
-            momentum is None.
-
-    Example:
-        >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
-        >>> before = {"0.running_mean": torch.zeros(1), "0.running_var": torch.ones(1)}
-        >>> after = advanced(layer, before, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))}, batches=0)
-        >>> {name: tensor.tolist() for name, tensor in after.items()}
-        {'0.running_mean': [1.0], '0.running_var': [2.0]}
+    The number of batches before, besides those that the layers have counted, matters where a momentum is None. Running
+    statistics have any leading axes that ``moments`` have.
     """
     after = dict(running)
     for name, layer in normalisations(module).items():
@@ -267,13 +217,7 @@ def running_statistics(module: nn.Module) -> dict[str, Tensor]:
 
 
 def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[str, Moments]:
-    """Return the moments of a batch that running statistics sent after it reveal, with their rounding.
-
-    Example:
-        >>> layer = nn.Sequential(BatchNorm(1))
-        >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
-        tensor([2.])
-    """
+    """Return the moments of a batch that running statistics sent after it reveal, with their rounding."""
     layers, buffers = normalisations(module), dict(module.named_buffers())
     readings: dict[str, Moments] = {}
     # A layer that the network does not run has no moments.
@@ -286,12 +230,7 @@ def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[s
 
 
 def keeps_statistics(module: nn.Module) -> bool:
-    """Whether every normalisation by the batch moves running statistics, which reveal its moments.
-
-    Example:
-        >>> keeps_statistics(BatchNorm(1)), keeps_statistics(BatchNorm(1, track_running_stats=False))
-        (True, False)
-    """
+    """Whether every normalisation by the batch moves running statistics, which reveal its moments."""
     layers = normalisations(module).values()
     return bool(layers) and all(layer.running_mean is not None and layer.momentum != 0 for layer in layers)
 
@@ -301,13 +240,13 @@ def from_running(
 ) -> dict[str, Moments]:
     """Return the moments of a batch that the running statistics before and after it reveal.
 
-    One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) /
-    momentum. The momentum divides rounding errors too.
+    One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) / momentum.
+    The momentum divides rounding errors too.
 
     Args:
         before, after: running statistics by name of the buffer, with the same leading axes.
-        batches: number of batches before this one, besides those that the layers have counted; matters where a
-            momentum is None.
+        batches: number of batches before this one, besides those that the layers have counted; matters where a momentum
+            is None.
 
     Raises:
         BadInputError: statistics of a layer are missing, or its momentum is 0, so that they do not change.

@@ -15,28 +15,13 @@ from torch.overrides import TorchFunctionMode
 
 
 def plain_attention() -> AbstractContextManager[object]:
-    """Compute attention by its formula in the block: its fast kernels have no second derivative, which attackers need.
-
-    Example:
-        >>> import torch
-        >>> attention = nn.MultiheadAttention(2, 1, batch_first=True)
-        >>> rows = torch.ones(1, 3, 2)
-        >>> with plain_attention():
-        ...     tuple(attention(rows, rows, rows)[0].shape)
-        (1, 3, 2)
-    """
+    """Compute attention by its formula in the block: its fast kernels have no second derivative."""
     return sdpa_kernel(SDPBackend.MATH)
 
 
 @contextmanager
 def usual_numbers(rows: Tensor) -> Iterator[None]:
-    """Create tensors in the rows' precision in the block: modules create some, such as the first state of a recurrence.
-
-    Example:
-        >>> with usual_numbers(torch.ones(1, dtype=torch.float64)):
-        ...     torch.zeros(1).dtype
-        torch.float64
-    """
+    """Create tensors in the rows' precision in the block, such as the first state of a recurrence."""
     before = torch.get_default_dtype()
     if rows.dtype == before:
         yield
@@ -49,10 +34,7 @@ def usual_numbers(rows: Tensor) -> Iterator[None]:
 
 
 class _LayerNormByFormula(TorchFunctionMode):
-    """Mode that computes layer normalisation by its formula.
-
-    PyTorch's own (2.13) has wrong second derivatives under ``vmap``: some percent off, without a warning.
-    """
+    """Computes layer normalisation by its formula: PyTorch's (2.13) has wrong second derivatives under ``vmap``."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func in (functional.layer_norm, torch.layer_norm):
@@ -79,20 +61,9 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     """Return the module's outputs with other parameters and buffers, the module's own untouched.
 
     ``torch.func.functional_call`` does the same except for a layer that occurs in several places: it removes the
-    layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name.
-    Attention is computed by its formula, and so is layer normalisation where the module has a layer of it, so that both
-    can be differentiated any number of times.
-
-    Args:
-        tensors: parameters and buffers by name, as ``named_parameters()`` and ``named_buffers()`` name them; the
-            module's own for those left out. A parameter shared by several layers stays shared.
-
-    Example:
-        >>> import torch
-        >>> layer = nn.Linear(1, 1, bias=False)
-        >>> twice = nn.Sequential(layer, layer)
-        >>> call(twice, {"0.weight": torch.tensor([[3.0]])}, torch.ones(1, 1)).tolist(), type(layer.weight).__name__
-        ([[9.0]], 'Parameter')
+    layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name; what
+    is left out is the module's own. Attention and layer normalisation run by their formulas, to be differentiated any
+    number of times.
     """
     named = [*module.named_parameters(), *module.named_buffers()]
     replaced = {id(own): tensors[name] for name, own in named if name in tensors}
@@ -105,10 +76,6 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     normalised = any(isinstance(part, nn.LayerNorm) for part in module.modules())
     with plain_attention(), usual_numbers(rows), _LayerNormByFormula() if normalised else nullcontext():
         return functional_call(module, given, (rows,), tie_weights=False)
-
-
-class _EndedError(Exception):
-    """All awaited layers have run."""
 
 
 class LayerRun(NamedTuple):
@@ -131,47 +98,23 @@ def watched(
     names: Iterable[str],
     rows: Tensor,
     replaced: Mapping[str, Tensor] | None = None,
-    graph: bool = False,
-    until: Iterable[str] = (),
 ) -> Watched:
-    """Run a module and return the inputs and outputs of some of its layers.
-
-    Args:
-        replaced: tensors that layers return in place of their own outputs, by name.
-        graph: whether to keep the graph, so that the outputs can be differentiated with respect to the layers' ones.
-        until: names of layers after all of which the run is ended; the outputs are then those of the last one. Empty:
-            the run goes to its end.
-
-    Example:
-        >>> import torch
-        >>> module = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
-        >>> seen = watched(module, ["0", "2"], torch.zeros(5, 2), {"0": torch.zeros(5, 3)})
-        >>> [(run.name, tuple(run.entering.shape)) for run in seen.layers]
-        [('0', (5, 2)), ('2', (5, 3))]
-        >>> torch.equal(seen.layers[1].entering, torch.zeros(5, 3))
-        True
-    """
+    """Run a module and return inputs and outputs of some layers, which may return other tensors than their own."""
     layers: list[LayerRun] = []
-    replaced, awaited = replaced or {}, set(until)
-    stops = bool(awaited)
+    replaced = replaced or {}
 
     def record(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
         def hook(_: nn.Module, entering: tuple[Any, ...], returned: Tensor) -> Tensor:
             returned = replaced.get(name, returned)
             layers.append(LayerRun(name, entering[0], returned))
-            awaited.discard(name)
-            if stops and not awaited:
-                raise _EndedError
             return returned
 
         return hook
 
     hooks = [module.get_submodule(name).register_forward_hook(record(name)) for name in names]
     try:
-        with torch.set_grad_enabled(graph):
+        with torch.no_grad():
             outputs = module(rows)
-    except _EndedError:
-        outputs = layers[-1].returned
     finally:
         for hook in hooks:
             hook.remove()

@@ -20,12 +20,7 @@ _STD = 1e-4
 
 
 class Fields(nn.Module):
-    """Embeddings and first-order weights of some columns.
-
-    Args:
-        widths: number of categories of each discrete column, None for a continuous one.
-        embedded: whether there are embeddings; first-order weights alone otherwise.
-    """
+    """Embeddings and first-order weights of columns with these numbers of categories, None for a continuous one."""
 
     def __init__(self, widths: Sequence[int | None], dim: int, outputs: int) -> None:
         super().__init__()
@@ -61,12 +56,7 @@ class Fields(nn.Module):
 
 
 class DeepFMServer(nn.Module):
-    """The server's part: it sends its embeddings, its numbers and its sum of first-order terms.
-
-    Args:
-        tower: widths of ReLU layers before the cut; none in the paper.
-        logit: whether the sum of first-order terms crosses the cut, as a coordinate for each logit.
-    """
+    """The server's part: it sends embeddings and numbers, or a ReLU ``tower`` of both, and its first-order terms."""
 
     def __init__(self, widths: Sequence[int | None], dim: int, outputs: int, tower: Sequence[int], logit: bool) -> None:
         super().__init__()
@@ -92,10 +82,7 @@ class DeepFMServer(nn.Module):
 class Shared(NamedTuple):
     """Terms of the client part that depend on one side alone, the record's cut or the candidate's cells.
 
-    Attributes:
-        first: share of the first layer's inputs to its units (with the bias on the record's side).
-        linear: sum of first-order terms (with the bias on the candidate's side).
-        fields: embeddings of the cut, one after the other; empty on the candidate's side.
+    Biases of the first layer are on the record's side, those of first-order terms on the candidate's.
     """
 
     first: Tensor
@@ -108,14 +95,8 @@ class Shared(NamedTuple):
 class DeepFMClient(nn.Module):
     """The client's part: embeddings of its columns, second-order terms, hidden layers, output.
 
-    The cut is laid out as embeddings of ``fields`` columns, ``plain`` numbers and, with ``logit``, a coordinate for
-    each logit.
-
-    Args:
-        fields: number of embeddings in the cut that take part in second-order terms.
-        plain: number of further coordinates.
-        outputs: number of logits; with several, each weighs the second-order terms by a vector of its own.
-        logit: whether the server's first-order terms cross the cut.
+    The cut is laid out as embeddings of ``fields`` columns, ``plain`` numbers and, with ``logit``, a first-order term
+    for each logit. Of several logits, each weighs the second-order terms by a vector of its own.
     """
 
     def __init__(

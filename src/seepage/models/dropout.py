@@ -1,4 +1,4 @@
-"""Dropout in networks: where values are dropped at random in training, by masks in place of that, or not at all.
+"""Dropout in networks: where values are dropped in training, by masks in place of that, or not at all.
 
 A client draws masks and sends them to nobody. ``with_masks`` makes a network a function of its rows and its masks, so
 that a client's computation can be replayed and an attacker can seek masks as it seeks records.
@@ -35,14 +35,7 @@ _HEADS = inspect.signature(functional.multi_head_attention_forward)
 
 
 def dropping(module: nn.Module) -> list[str]:
-    """Return the parts of a module that may drop values at random in training, each as ``Kind at 'name'``.
-
-    Example:
-        >>> dropping(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1), nn.GRU(2, 1, 2, dropout=0.2)))
-        ["Dropout at '1'", "GRU at '2'"]
-        >>> dropping(nn.Dropout(0.0))
-        []
-    """
+    """Return the parts of a module that may drop values at random in training, each as ``Kind at 'name'``."""
     return [place_of(name, part) for name, part in module.named_modules() if _rates(part)]
 
 
@@ -50,12 +43,7 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     """Return a copy of a module in which every rate of dropout is 0, and the places that had one.
 
     A rate is the argument of ``nn.Dropout`` and its kind, or a number between 0 and 1 in an attribute of any module
-    with "dropout" in its name, such as that of ``nn.MultiheadAttention`` or ``nn.LSTM``. Functional dropout with a rate
-    that is written into a forward method stays. Parameters keep their names and values.
-
-    Example:
-        >>> without_dropout(nn.Sequential(nn.Linear(1, 1), nn.Dropout(0.5)))[0][1]
-        Dropout(p=0.0, inplace=False)
+    with "dropout" in its name. Functional dropout with a rate that is written into a forward method stays.
     """
     copy = copied(module)
     places = []
@@ -77,11 +65,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Drops:
-    """The places in a network's run where values are dropped, in the order in which they are reached.
-
-    Attributes:
-        width: number of entries of a row before its masks.
-    """
+    """The places in a run where values are dropped, in order; ``width`` is that of a row before its masks."""
 
     width: int
     places: tuple[Drop, ...]
@@ -103,13 +87,7 @@ class Drops:
         return torch.where(rates < 1, 1 / (1 - rates), torch.zeros_like(rates))
 
     def draw(self, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, "*shape mask"]:
-        """Return masks as a client draws them: 0 or ``factors``.
-
-        Example:
-            >>> drops = Drops(3, (Drop(4, 0.5),))
-            >>> sorted(drops.draw([100], torch.Generator().manual_seed(0)).unique().tolist())
-            [0.0, 2.0]
-        """
+        """Return masks as a client draws them: 0 or ``factors``."""
         stays = torch.rand(*shape, self.size, generator=generator) >= self.rates
         return stays * self.factors
 
@@ -120,12 +98,6 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
     Rows of ``width`` entries go through it without dropout, as in evaluation. Masks replace ``functional.dropout`` and
     its callers, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; a module that calls none of
     them is returned as it is. Parameters keep their names and values.
-
-    Example:
-        >>> masked = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
-        >>> _ = nn.init.ones_(masked[0].weight)
-        >>> masked(torch.ones(1, 1)).tolist(), masked(torch.tensor([[1.0, 0.0, 2.0]])).tolist()
-        ([[1.0, 1.0]], [[0.0, 2.0]])
     """
     if drops_of(module) is not None:
         return module
@@ -148,13 +120,7 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
 
 
 def undropped() -> AbstractContextManager[object]:
-    """Switch dropout off in networks that run in the block.
-
-    Example:
-        >>> with undropped():
-        ...     nn.Dropout(0.5)(torch.ones(3)).tolist()
-        [1.0, 1.0, 1.0]
-    """
+    """Switch dropout off in networks that run in the block."""
     return _Masking()
 
 
@@ -176,11 +142,7 @@ def _forward(module: nn.Module, rows: Tensor) -> Tensor:
 
 
 class _Masking(TorchFunctionMode):
-    """Mode that multiplies values by masks where dropout would drop them, and leaves them as they are without masks.
-
-    Args:
-        masks: masks in the order in which they are needed, each (record, size).
-    """
+    """Multiplies values by masks (record, size), in order, where dropout would drop them; leaves them without masks."""
 
     def __init__(self, masks: Sequence[Tensor] | None = None, seen: list[Drop] | None = None) -> None:
         super().__init__()
@@ -277,12 +239,7 @@ def random_outputs(model: str, places: Sequence[str] = ()) -> BadInputError:
 
 
 def place_of(name: str, part: nn.Module) -> str:
-    """Return the name of a part of a module for messages.
-
-    Example:
-        >>> place_of("blocks.0", nn.Dropout())
-        "Dropout at 'blocks.0'"
-    """
+    """Return the name of a part of a module for messages."""
     return f"{type(part).__name__} at {repr(name) if name else 'its root'}"
 
 

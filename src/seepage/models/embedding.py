@@ -1,7 +1,7 @@
 """Adapter for networks that take codes, through which attacks reach their embedding tables.
 
-A look-up in a table is the product of a one-hot vector with the table. Where the real network picks a row, the adapter
-multiplies. Outputs and gradients are the real ones on valid rows, and differentiable between them.
+Where the real network looks up a row, the adapter multiplies a one-hot vector with the table. Outputs and gradients are
+the real ones on valid rows, and differentiable between them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from seepage.models.wrapping import same_buffers
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+from seepage.text import how_many
 
 CODES = ("codes", "categories", "categorical", "x_cat", "x_categ", "cat", "cats")
 NUMBERS = ("numbers", "continuous", "numerical", "x_num", "x_cont", "num", "cont")
@@ -39,16 +40,8 @@ _SIGNATURE = inspect.signature(functional.embedding)
 def takes_codes(module: nn.Module) -> bool:
     """Return whether a module's forward method takes codes rather than encoded rows, by the names of its arguments.
 
-    Codes are arguments called codes, categories, categorical, x_cat, x_categ, cat or cats.
-
-    Raises:
-        BadInputError: it takes two arguments of which none, or not only the other, is known to be the codes.
-
-    Example:
-        >>> class Mine(nn.Module):
-        ...     def forward(self, codes, numbers): ...
-        >>> takes_codes(Mine()), takes_codes(nn.Linear(2, 2))
-        (True, False)
+    Codes are arguments called codes, categories, categorical, x_cat, x_categ, cat or cats. Two arguments are refused
+    where none, or not only the other, is known to be the codes.
     """
     return _roles(module) is not None
 
@@ -57,41 +50,15 @@ class Embedded(nn.Module):
     """A network of codes and numbers, as a network of seepage's encoded rows.
 
     Args:
-        module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the
-            schema's categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in
-            the schema's order and are recognised by the arguments' names, see ``takes_codes``. The module is copied;
-            parameters keep their names. Where the schema has no columns of one kind, a module that does not take an
-            empty tensor for them is given None.
-        schema: schema of the table.
+        module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the schema's
+            categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in the
+            schema's order, see ``takes_codes``. The module is copied; parameters keep their names. Where the schema has
+            no columns of one kind, a module that does not take an empty tensor for them is given None.
         statistics: moments that encoded rows are standardised with.
 
     The adapter finds the look-ups by trial: it runs the module on rows that differ in one code each, and watches every
     call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``). Offsets, shared and stacked tables
     are followed; so is ``padding_idx``, whose row gets no gradient.
-
-    Raises:
-        BadInputError: the module raises, a table has fewer rows than its column has categories, one index mixes
-            several columns, or the module uses codes otherwise (so that its outputs are not reproduced).
-
-    Example:
-        >>> class Mine(nn.Module):
-        ...     def __init__(self):
-        ...         super().__init__()
-        ...         self.table, self.out = nn.Embedding(2, 3), nn.Linear(3, 2)
-        ...     def forward(self, codes):
-        ...         return self.out(self.table(codes[:, 0]))
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Discrete
-        >>> from seepage.tabular.table import Table
-        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> table = Table(Schema(columns=(sex,), target=ill), pd.DataFrame({"sex": ["f", "m"], "ill": [0, 1]}))
-        >>> module, statistics = Mine(), Statistics.of(table)
-        >>> adapter = Embedded(module, table.schema, statistics)
-        >>> encoded = Encoder(table.schema, statistics, torch.float32).encode(table.cells)
-        >>> torch.allclose(adapter(encoded), module(torch.tensor([[0], [1]])), atol=1e-5)
-        True
-        >>> [name for name, _ in adapter.named_parameters()]
-        ['table.weight', 'out.weight', 'out.bias']
     """
 
     _inner: nn.Module
@@ -111,7 +78,8 @@ class Embedded(nn.Module):
         if schema.continuous and "numbers" not in roles:
             raise BadInputError(
                 f"the network {type(module).__name__} takes only codes, but the schema has "
-                f"{len(schema.continuous)} continuous column(s); add an argument called numbers to its forward method."
+                f"{how_many(len(schema.continuous), 'continuous column')}; add an argument called numbers to its "
+                "forward method."
             )
         # The module's own dictionaries, so that parameters keep their names and functional_call reaches them; the
         # module itself is not registered as a child, since its parameters would be counted twice.
@@ -158,7 +126,6 @@ class Embedded(nn.Module):
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
     def _tried(self, codes: Tensor, numbers: Tensor) -> Tensor:
-        """Return the module's outputs, with its buffers restored."""
         with same_buffers(self._inner):
             return self._module_outputs(codes, numbers)
 
@@ -232,11 +199,9 @@ def _roles(module: nn.Module) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class _Call:
-    """One look-up: the column of each entry of its index, and the row that each category picks.
+    """One look-up, with records along ``axis`` of its index: for each entry of it, the column and each category's row.
 
-    Attributes:
-        axis: axis of the index along which the records lie.
-        entries: for each index entry of a record, the discrete column (None: always the same row) and the rows.
+    Without a column, an entry always picks the same row.
     """
 
     axis: int
@@ -253,7 +218,6 @@ class _Watching(TorchFunctionMode):
         self._describe = describe
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Record the index of a look-up and perform it."""
         if func in (functional.embedding, functional.one_hot):
             index, rows = _index_and_rows(func, args, dict(kwargs or {}))
             outside = (index < 0) | (index >= rows)
@@ -274,7 +238,6 @@ class _Multiplying(TorchFunctionMode):
         self._calls, self._blocks, self._like = iter(plan), blocks, like
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Replace a look-up; perform everything else."""
         if func is torch.column_stack:
             return _beside(*args, **(kwargs or {}))
         if func not in (functional.embedding, functional.one_hot):

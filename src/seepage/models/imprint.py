@@ -52,18 +52,13 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
 
 
 def measure(width: int) -> Float[Tensor, " encoded"]:
-    """Return a random direction; entries of standardised rows have variance 1, and so have products with it, about.
+    """Return a random direction from PyTorch's global generator, see ``models.model.seeded``.
 
-    Drawn from PyTorch's global generator, as its initialisers are, see ``models.model.seeded``.
+    Entries of standardised rows have variance 1, and so have products with it, about.
     """
     return torch.randn(width) / math.sqrt(width)
 
 
 def thresholds(count: int) -> Float[Tensor, " threshold"]:
-    """Return evenly spread quantiles of a standard normal distribution.
-
-    Example:
-        >>> [round(threshold, 3) for threshold in thresholds(3).tolist()]
-        [-0.967, 0.0, 0.967]
-    """
+    """Return evenly spread quantiles of a standard normal distribution."""
     return torch.special.ndtri((torch.arange(count, dtype=torch.float64) + 0.5) / count).float()

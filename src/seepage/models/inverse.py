@@ -46,14 +46,9 @@ _TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 
 @dataclass(frozen=True)
 class Inverse:
-    """Trained networks, one for each training.
+    """Trained networks, one for each training, from inputs, shifted and scaled, to encoded rows.
 
-    Attributes:
-        networks: map from inputs, shifted and scaled, to encoded rows.
-        mean, std: shift and scale of the inputs.
-        loss: loss that the networks were trained by.
-        failed: whether each network's outputs are not finite, or fit its own rows worse than a constant.
-        excess: mean loss over the last epoch, in units of that of the best constant.
+    ``failed`` are those whose outputs are not finite, or fit their own rows worse than a constant.
     """
 
     networks: nn.Module
@@ -62,7 +57,6 @@ class Inverse:
     encoder: Encoder
     loss: InverseLoss
     failed: Bool[Tensor, " training"]
-    excess: Float[Tensor, " training"]
 
     def outputs(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record encoded"]:
         """Return encoded rows: numbers, and for each category a score (``mse``) or a logit (``fields``)."""
@@ -71,32 +65,26 @@ class Inverse:
 
     def cells(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record column"]:
         """Return the rows; NaN where the network failed."""
-        return self._whole(cells_of(self.encoder, self.outputs(inputs)))
+        return torch.where(self.failed[:, None, None], torch.nan, cells_of(self.encoder, self.outputs(inputs)))
 
     def chances(
         self, inputs: Float[Tensor, "training record feature"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...] | None:
         """Return the chance of each category of each column, None for numbers; None where trained by ``mse``."""
-        if self.loss == "mse":
-            return None
-        return chances_of(self.encoder, self.outputs(inputs))
-
-    def _whole(self, cells: Tensor) -> Tensor:
-        return torch.where(self.failed[:, None, None], torch.nan, cells)
+        return None if self.loss == "mse" else chances_of(self.encoder, self.outputs(inputs))
 
 
 @dataclass(frozen=True)
 class Inverter:
     """Training of networks that reconstruct rows: Adam with a rate that falls to 0 along a cosine.
 
-    UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted
-    and scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
+    UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted and
+    scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
 
     Attributes:
         loss: ``mse``: squared error of encoded rows, the paper's; ``fields``: cross-entropy of each discrete column,
             squared error of each continuous one.
         standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
-        epochs: passes over the rows.
         steps: least number of steps, for tables of few rows.
         layout: layout of the columns of a row, which then has its own network, with a layer more than ``hidden`` has;
             None for tables.
@@ -104,16 +92,6 @@ class Inverter:
             then its most, and it takes all of them for fewer than 150 rows, unless further rows judge it by 1,000
             cells. The rate falls to 0 in cycles, each of twice the steps of the one before (Loshchilov and Hutter
             2017), and each network is kept as it was after the cycle with the least loss.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import encoder_of
-        >>> rows = telling(rows=20).train
-        >>> encoder = encoder_of(rows.schema)
-        >>> sent = 3 * encoder.encode(rows.cells)[None]
-        >>> inverse = Inverter(steps=300).fit(sent, encoder.encode(rows.cells)[None], encoder, seeds=[0])
-        >>> bool((inverse.cells(sent) == rows.cells).all())
-        True
     """
 
     hidden: tuple[int, ...] = (100, 300)
@@ -145,12 +123,7 @@ class Inverter:
         weights: Float[Tensor, "training row"] | None = None,
         held_out: tuple[Float[Tensor, "training check feature"], Float[Tensor, "training check encoded"]] | None = None,
     ) -> Inverse:
-        """Train one network for each training.
-
-        Args:
-            weights: weight of each row in the loss; all the same if None.
-            held_out: further rows and inputs, by which convergence is judged; some of the rows if None.
-        """
+        """Train a network for each training; convergence is judged by ``held_out`` rows, or some of the rows."""
         rows = inputs.shape[1]
         apart, rehearsed = int(_HELD_OUT * rows), rehearsal()
         times = rehearsed.times if rehearsed else 1.0
@@ -159,11 +132,8 @@ class Inverter:
         if not self.converge or weights is not None or few:
             held_out = None
         elif held_out is None:
-            held_out, inputs, encoded = (
-                (inputs[:, -apart:], encoded[:, -apart:]),
-                inputs[:, :-apart],
-                encoded[:, :-apart],
-            )
+            held_out = inputs[:, -apart:], encoded[:, -apart:]
+            inputs, encoded = inputs[:, :-apart], encoded[:, :-apart]
         inverse = self._fit(inputs, encoded, encoder, seeds, weights, held_out)
         rate = float(self.learning_rate)
         for attempt in range(_RESTARTS):
@@ -238,13 +208,12 @@ class Inverter:
             converging.restore()
             with torch.no_grad():
                 last = row_losses(encoder, self.loss, networks(scaled), encoded).mean(1)
-        excess = last / constant.clamp(min=torch.finfo(last.dtype).tiny)
         finite = torch.stack([p.detach().flatten(1).isfinite().all(1) for p in parameters]).all(0)
         failed = ~finite | ~(last <= _WORSE * constant + 1e-6)
         if rehearsed is not None:
             # Too few steps to fail.
             failed = torch.zeros_like(failed)
-        return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed, excess)
+        return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed)
 
 
 def _batches(rows: int, size: int, seeds: Sequence[int]) -> Iterator[Tensor]:
@@ -291,9 +260,8 @@ class _Converging:
 class Calibration:
     """Calibration of a network's answers on pairs that it was not trained on.
 
-    Attributes:
-        temperatures: divisor of the scores of each discrete column under which their softmax fits best; 1 for others.
-        radii: for each continuous column, the error in encoded units that nine in ten stay below; NaN for others.
+    ``temperatures`` divide the scores of each discrete column so that their softmax fits best; ``radii`` are the errors
+    of each continuous column, in encoded units, that nine in ten stay below; NaN for others.
     """
 
     temperatures: Float[Tensor, "training column"]
@@ -330,13 +298,7 @@ class Calibration:
         self, encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
         """Return the chance of each category, None for columns of numbers."""
-        schema = encoder.schema
-        return tuple(
-            (outputs[..., block] / self.temperatures[:, i, None, None]).double().softmax(-1)
-            if isinstance(column, Discrete)
-            else None
-            for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True))
-        )
+        return chances_of(encoder, outputs / self.temperatures[:, None, encoder.groups.argmax(1)])
 
     def widths(self, encoder: Encoder) -> Float[Tensor, "training column"]:
         """Return the radii in the cells' own units."""
@@ -364,25 +326,15 @@ def row_losses(
     return total / len(encoder.schema.columns)
 
 
-def cells_of(
-    encoder: Encoder, outputs: Float[Tensor, "*some encoded"], clamp: bool = True
-) -> Float[Tensor, "*some column"]:
-    """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.vertical import encoder_of
-        >>> cells_of(encoder_of(distinct(rows=9, continuous=1, discrete=1).schema), torch.eye(10)[:2]).tolist()
-        [[8.0, 0.0], [4.0, 0.0]]
-    """
+def cells_of(encoder: Encoder, outputs: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some column"]:
+    """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded."""
     raw = encoder.destandardise(outputs.double())
     cells = []
     for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True):
         if isinstance(column, Discrete):
             cells.append(raw[..., block].argmax(-1).double())
         else:
-            number = raw[..., block.start]
-            cells.append(number.clamp(column.low, column.high) if clamp else number)
+            cells.append(raw[..., block.start].clamp(column.low, column.high))
     return torch.stack(cells, dim=-1)
 
 
@@ -425,6 +377,4 @@ def _better(inverse: Inverse, retry: Inverse) -> Inverse:
     with torch.no_grad():
         for first, second in zip(inverse.networks.parameters(), retry.networks.parameters(), strict=True):
             first[chosen] = second[chosen]
-    return replace(
-        inverse, failed=inverse.failed & retry.failed, excess=torch.where(chosen, retry.excess, inverse.excess)
-    )
+    return replace(inverse, failed=inverse.failed & retry.failed)

@@ -21,22 +21,6 @@ class Fitted(NamedTuple):
     left_out: Float[Tensor, "training leaked value"]
 
 
-def regressed(
-    inputs: Float[Tensor, "training leaked feature"],
-    values: Float[Tensor, "training leaked value"],
-    queries: Float[Tensor, "training record feature"],
-) -> Float[Tensor, "training record value"]:
-    """Return values of new records, see ``fitted``.
-
-    Example:
-        >>> x = torch.linspace(-1, 1, 12).double()[None, :, None]
-        >>> prediction = regressed(x, 3 * x + 1, torch.tensor([[[0.5]]]).double())
-        >>> round(float(prediction), 3)
-        2.5
-    """
-    return fitted(inputs, values, queries).values
-
-
 def fitted(
     inputs: Float[Tensor, "training leaked feature"],
     values: Float[Tensor, "training leaked value"],

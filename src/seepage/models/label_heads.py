@@ -43,16 +43,6 @@ def best_head(
     Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
     with the least loss on known records that were left out of its fit answers. Heads that take longer are not tried
     once one has all of these right and is sure of it.
-
-    Args:
-        labelled: positions of the records whose labels are known.
-
-    Example:
-        >>> sign = torch.linspace(-1, 1, 40).double()[None, :, None]
-        >>> labelled = torch.arange(0, 40, 2)[None]
-        >>> ill = Discrete(name="ill", categories=(0, 1))
-        >>> best_head([sign], labelled, (sign[:, ::2, 0] > 0).double(), ill, seeds=[0]).shape
-        torch.Size([1, 40, 2])
     """
     predictions = []
     for k in paced(len(seeds), least=1):
@@ -83,7 +73,6 @@ def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, t
 
 
 def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
-    """Return the mean loss of predictions for records that were left out: in nats, or the squared error."""
     if not discrete:
         return float(np.square(predictions - values).mean())
     smoothed = (predictions + _LEAST / predictions.shape[1]) / (1 + _LEAST)

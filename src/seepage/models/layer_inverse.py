@@ -39,11 +39,7 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Activation:
-    """An elementwise layer.
-
-    Attributes:
-        undo: map from outputs and the mask of known ones to inputs and theirs.
-    """
+    """An elementwise layer; ``undo`` maps outputs and the mask of known ones to inputs and theirs."""
 
     name: str
     undo: _Undo
@@ -51,11 +47,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Lossy:
-    """A layer whose inputs do not follow from its outputs.
-
-    Attributes:
-        why: end of a sentence that says why.
-    """
+    """A layer whose inputs do not follow from its outputs; ``why`` ends a sentence."""
 
     name: str
     why: str
@@ -65,16 +57,7 @@ Layer = Weighted | Activation | Lossy
 
 
 def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Layer]:
-    """Return the layers of a network in order.
-
-    Args:
-        module: network; of one with a leading axis of trainings, the network of one training.
-        before: number of layers before it, from which on its own are counted.
-
-    Example:
-        >>> [layer.name for layer in layers_of(nn.Sequential(nn.Linear(2, 3), nn.GELU()))]
-        ['layer 1 (Linear, 2 to 3 numbers)', 'layer 2 (GELU)']
-    """
+    """Return the layers of a network, or of one training of a network of several; names count from ``before`` on."""
     if isinstance(module, Copies):
         return layers_of(module.networks[training], training, before)
     layers: list[Layer] = []
@@ -118,15 +101,7 @@ def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Lay
 
 
 def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
-    """Return the layer that stops the inversion, and why, as a part of a sentence; None where none does.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import encoder_of
-        >>> encoder = encoder_of(telling(rows=20).schema)
-        >>> obstacle(layers_of(nn.Linear(11, 4)), encoder)
-        'layer 1 (Linear, 11 to 4 numbers): it returns fewer independent numbers than it takes'
-    """
+    """Return the layer that stops the inversion, and why, as a part of a sentence; None where none does."""
     first = True
     for layer in layers:
         if isinstance(layer, Lossy):
@@ -140,24 +115,16 @@ def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
 
 
 def cut_off(layers: Sequence[Layer]) -> bool:
-    """Return whether a layer passes on positive numbers only.
-
-    Example:
-        >>> cut_off(layers_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU())))
-        True
-        >>> cut_off(layers_of(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU())))
-        False
-    """
+    """Return whether a layer passes on positive numbers only."""
     return any(isinstance(layer, Activation) and layer.undo is _relu for layer in layers)
 
 
 def inverted(
     layers: list[Layer], outputs: Float[Tensor, "record feature"], encoder: Encoder
 ) -> tuple[Float[Tensor, "record encoded"], Bool[Tensor, " record"]]:
-    """Return inputs that give the outputs, and for which records they are the only ones.
+    """Return inputs that give the outputs, and for which records they are the only ones; no layer is an ``obstacle``.
 
-    A ReLU passes on positive numbers only, so that a record is determined where enough units of each layer are
-    positive. Layers have no ``obstacle``.
+    A ReLU passes on positive numbers only: a record is determined where enough units of each layer are positive.
     """
     values = outputs.double()
     mask = torch.ones_like(values, dtype=torch.bool)
@@ -191,7 +158,6 @@ def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tenso
 
 
 def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, " record"]:
-    """Return where equations have one solution only."""
     if equations.shape[1] < equations.shape[2]:
         return torch.zeros(len(equations), dtype=torch.bool)
     sizes = torch.linalg.svdvals(equations)
@@ -261,13 +227,7 @@ _UNDONE: dict[type[nn.Module], _Undo] = {
     nn.Dropout: _same,
     nn.Flatten: _same,
 }
-_FUNCTIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "flatten": nn.Flatten,
-    "dropout": nn.Dropout,
-}
+_FUNCTIONS = {kind.__name__.lower(): undo for kind, undo in _UNDONE.items() if kind is not nn.Identity}
 _WHY: dict[type[nn.Module], str] = {
     nn.GELU: "two inputs have the same output",
     nn.SiLU: "two inputs have the same output",
@@ -307,10 +267,9 @@ def _of_module(number: int, layer: nn.Module) -> Layer:
 
 def _of_function(number: int, node: Any) -> Layer:
     function = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    kind = _FUNCTIONS.get(function)
     name = f"layer {number} ({function})"
-    if kind is not None and len(node.args) == 1:
-        return Activation(name, _UNDONE[kind])
+    if function in _FUNCTIONS and len(node.args) == 1:
+        return Activation(name, _FUNCTIONS[function])
     if function == "leaky_relu":
         slope = node.kwargs.get("negative_slope", node.args[1] if len(node.args) > 1 else 0.01)
         if isinstance(slope, float) and 0 < slope < math.inf:

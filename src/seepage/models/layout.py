@@ -13,7 +13,7 @@ from torch import Tensor, nn
 class PartLayout(Protocol):
     """Layout of a party's columns, as an attacker knows it: networks for such columns, and rows that look alike.
 
-    Several trainings run as one: networks and rows have a leading axis, with a seed for each training.
+    Networks and rows have a leading axis of trainings, with a seed each.
     """
 
     @property

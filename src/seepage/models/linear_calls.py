@@ -16,13 +16,9 @@ _PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.m
 
 
 class LinearCall(NamedTuple):
-    """One application of a weight, as a layer of units.
+    """One application of a weight (unit, input), as a layer of units, to (record, input) or (record, position, input).
 
-    Attributes:
-        entering: input, (record, input) or (record, position, input).
-        weight: weight as it was applied, (unit, input).
-        bias: bias that the call itself adds, None where it adds none.
-        last: whether units lie along the last axis of the output, else along axis 1.
+    Units lie along the ``last`` axis of the output, or else along axis 1. The bias is None where the call adds none.
     """
 
     place: int
@@ -62,23 +58,13 @@ def linear_calls(
 ) -> LinearRun:
     """Run a module and return the linear maps that it applies.
 
-    These are the calls of ``functional.linear`` (so of ``nn.Linear``), of products of a tensor with a matrix
-    (``@``, ``matmul``, ``mm``, ``addmm``, an ``einsum`` that sums over the last axes of its row) and of ``conv1d``
-    without padding.
-
-    Args:
-        places: indices of the calls to return; all if None. Counted are all calls that could be such a map.
-        replaced: outputs in place of those of calls, by index.
-        until: indices of calls after all of which the run is ended; the outputs are then those of the last one.
+    These are the calls of ``functional.linear`` (so of ``nn.Linear``), of products of a tensor with a matrix (``@``,
+    ``matmul``, ``mm``, ``addmm``, an ``einsum`` that sums over the last axes of its row) and of ``conv1d`` without
+    padding. ``places`` are indices, among all calls that could be such a map, of those to return; ``replaced`` are
+    outputs in place of theirs; the run ends after those of ``until``, with the outputs of the last one.
 
     Example:
-        >>> class Mine(nn.Module):
-        ...     def __init__(self):
-        ...         super().__init__()
-        ...         self.weight, self.last = nn.Parameter(torch.ones(2, 3)), nn.Linear(3, 1)
-        ...     def forward(self, rows):
-        ...         return self.last(torch.tanh(rows @ self.weight))
-        >>> run = linear_calls(Mine(), torch.ones(5, 2))
+        >>> run = linear_calls(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), torch.ones(5, 2))
         >>> [(call.place, tuple(call.entering.shape), tuple(call.weight.shape)) for call in run.calls]
         [(0, (5, 2), (3, 2)), (1, (5, 3), (1, 3))]
     """
@@ -145,10 +131,7 @@ def _added(
 
 
 def _einsum(equation: object, *operands: Any) -> _LinearParts | None:
-    """Return the map of an equation such as ``bi,io->bo``, ``...i,ij->...j`` or ``bik,oik->bo``.
-
-    The last axes of one operand, the row, are summed over together with as many of the other one, the weight.
-    """
+    """Return the map of an equation such as ``bi,io->bo``, which sums the row's last axes over those of the weight."""
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if not isinstance(equation, str) or len(given) != 2 or "->" not in equation:
         return None

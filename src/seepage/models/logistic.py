@@ -66,15 +66,6 @@ def shrunk(
 
     The penalty on coefficients is that with the largest likelihood of rows that are left out, in four folds. Where no
     penalty adds to that likelihood by more than its standard error, the prior chances remain as they are.
-
-    Example:
-        >>> x = torch.linspace(-1, 1, 80)[:, None]
-        >>> even = torch.full((80, 2), 0.5).log().double()
-        >>> regression = shrunk(x, (x[:, 0] > 0).long(), even)
-        >>> float((regression.left_out.argmax(1) == (x[:, 0] > 0)).double().mean()) > 0.9
-        True
-        >>> shrunk(x, torch.arange(80) % 2, even).logistic.weight.tolist()
-        [[0.0, 0.0]]
     """
     rows, values = before.shape
     nothing = Shrunk(Logistic.none(inputs.shape[1], values), before)
@@ -149,7 +140,6 @@ def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, co
 
 
 def _by_gradients(design: Tensor, codes: Tensor, before: Tensor, penalty: float, coefficients: Tensor) -> Tensor:
-    """Return coefficients by a quasi-Newton method."""
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.LBFGS(
         [coefficients], max_iter=_STEPS, tolerance_change=_GAIN, history_size=10, line_search_fn="strong_wolfe"

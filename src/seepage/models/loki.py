@@ -16,12 +16,7 @@ from seepage.tabular.schema import Schema
 
 @models.register("loki", "horizontal")
 def loki(
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    clients: int = 4,
-    bins: int = 400,
-    scale: float | int = 50,
+    schema: Schema, seed: int = 0, head: Head | None = None, clients: int = 4, bins: int = 400, scale: float | int = 50
 ) -> Model:
     """A malicious server's networks, one a client: each copies its records to a place of its own, then bins them.
 

@@ -38,24 +38,9 @@ def make_model(
 ) -> tuple[Model, str | None]:
     """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
 
-    Args:
-        model: a registered name; ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``; a model;
-            or a module. What takes codes instead of encoded rows is adapted, see ``models.embedding``.
-        head: head of the model, where it is not the target's usual one; that of a model that was passed stays. A module
-            of one output for a target of two classes gets ``sigmoid`` where none is given, and its logits are taken
-            where what it returns are chances, as of a sigmoid.
-        weights: safetensors file that they are taken from, see ``load_weights``.
-        dropout: handling of a network that drops values in training, see ``Model``.
-        device: where the model is put; what was passed is copied, never moved.
-
-    Raises:
-        BadInputError: the name, the factory, the weights or the model itself cannot be used with this table.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> data = telling()
-        >>> make_model("linear", data.schema, data.statistics)[0].name
-        'linear'
+    What was passed is copied, never moved; what takes codes is adapted, see ``models.embedding``; a model that was
+    passed keeps its head. A module of one output for a target of two classes gets ``sigmoid`` where no head is given,
+    and its logits are taken where what it returns are chances, as of a sigmoid.
     """
     digest = None
     if isinstance(model, str) and not is_own(model):

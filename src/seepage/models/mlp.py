@@ -21,24 +21,9 @@ def mlp(
     bias: bool = True,
     slope: float | int = 0,
 ) -> Model:
-    """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
+    """Return a fully connected ReLU network with PyTorch's default initialisation; linear without hidden ``widths``.
 
-    Args:
-        widths: units of each hidden layer; none for a linear model.
-        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
-        slope: slope of the activation below 0, a leaky ReLU's where it is not 0.
-
-    Raises:
-        BadInputError: the slope is not from 0 to below 1.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous, Discrete
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> [tuple(p.shape) for p in mlp(schema, [4], seed=0).parameters.values()]
-        [(4, 1), (4,), (2, 4), (2,)]
+    The activation is a leaky ReLU where its slope below 0, from 0 to below 1, is not 0.
     """
     head = head or usual_head(schema)
     if not 0 <= slope < 1:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, check_choice, one_line
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
-from seepage.models.copies import copied
+from seepage.models.copies import copied, make_sendable
 from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
-from seepage.models.parametrized import make_sendable
 from seepage.models.recurrent import by_formula
 from seepage.tabular.schema import Discrete, Schema
 
@@ -31,19 +30,14 @@ class Model:
     Attributes:
         module: map from encoded rows (record, encoded) to outputs (record, output). Where it holds ``nn.BatchNorm1d``
             or the like, it is a copy in which these are functions of the batch, see ``models.batch_norm``.
-        head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary
-            cross-entropy; ``regression``: one number, squared error.
+        head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary cross-entropy;
+            ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
         crafted: manipulation of the network by a malicious server, as a clause; empty where there is none.
-        each: parameters that differ by client, by name, shape (client, *parameter); empty where all clients receive
-            the same network, the module's own.
+        each: parameters that differ by client, by name, shape (client, *parameter); empty where all clients receive the
+            same network, the module's own.
         dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
-        switched_off: places whose dropout was switched off.
-
-    Raises:
-        BadInputError: the head is unknown, the module has no parameters that are trained, or it has batch normalisation
-            in another form or mode than clients train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -59,8 +53,7 @@ class Model:
     switched_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.head not in get_args(Head):
-            raise unknown_name("head", str(self.head), get_args(Head))
+        check_choice("head", self.head, Head)
         if not any(True for _ in self.module.parameters()):
             raise BadInputError(
                 f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
@@ -70,8 +63,7 @@ class Model:
                 f"all parameters of model {self.name!r} are frozen (requires_grad=False), so no gradient crosses the "
                 "wire; leave those trained that clients train."
             )
-        if self.dropout not in get_args(Dropout):
-            raise unknown_name("dropout", str(self.dropout), get_args(Dropout))
+        check_choice("dropout", self.dropout, Dropout)
         if self.dropout == "off":
             module, switched_off = without_dropout(self.module)
             if switched_off:
@@ -83,15 +75,12 @@ class Model:
     @property
     def parameters(self) -> dict[str, Tensor]:
         """Parameters that clients train, by name in module order, detached: none with ``requires_grad=False``."""
-        return {
-            name: parameter.detach() for name, parameter in self.module.named_parameters() if parameter.requires_grad
-        }
+        return {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
 
     @property
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that stay as they are (``requires_grad=False``), by name: no message holds anything of them."""
-        named = self.module.named_parameters()
-        return {name: parameter.detach() for name, parameter in named if not parameter.requires_grad}
+        return {name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad}
 
     @property
     def drops(self) -> Drops | None:
@@ -101,13 +90,7 @@ class Model:
     def masked(self, width: int) -> Model:
         """Return the model whose module takes masks of dropout behind the entries of each row, see ``with_masks``.
 
-        Raises:
-            BadInputError: values are dropped of a tensor whose first axis is not that of the records.
-
-        Example:
-            >>> model = Model(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 2)), "softmax", "mine")
-            >>> model.masked(3).drops.size
-            4
+        Refused is dropout of a tensor whose first axis is not that of the records.
         """
         module = with_masks(self.module, width)
         return self if module is self.module else replace(self, module=module)
@@ -122,16 +105,7 @@ class Model:
         return torch.cat([encoded, drops.draw(encoded.shape[:-1], generator).to(encoded)], -1)
 
     def sent(self, clients: int) -> list[Model]:
-        """Return the model that each client is sent.
-
-        Raises:
-            BadInputError: the server crafted versions for another number of clients.
-
-        Example:
-            >>> model = Model(nn.Linear(1, 1), "regression", "mine", each={"bias": torch.tensor([[2.0], [3.0]])})
-            >>> [client.parameters["bias"].item() for client in model.sent(2)]
-            [2.0, 3.0]
-        """
+        """Return the model that each of the clients is sent."""
         if not self.each:
             return [self] * clients
         crafted_for = len(next(iter(self.each.values())))
@@ -159,13 +133,7 @@ class Model:
         return functional_call(self.module, parameters, (rows,), tie_weights=False).sum()
 
     def check(self, schema: Schema) -> None:
-        """Refuse a model that does not fit a table.
-
-        Raises:
-            BadInputError: the module cannot take the table's encoded rows, returns a wrong shape,
-                non-finite numbers or other numbers each time, cannot be vectorised, or its head does
-                not fit the target.
-        """
+        """Refuse a model that does not fit a table: by its inputs, outputs or head, or that cannot be vectorised."""
         first = next(self.module.parameters())
         rows = torch.zeros(2, schema.width, device=first.device, dtype=first.dtype)
         try:
@@ -209,13 +177,7 @@ class Model:
 
 
 def usual_head(schema: Schema) -> Head:
-    """Return the head that a target asks for: ``softmax`` for a discrete one, ``regression`` for a continuous one.
-
-    Example:
-        >>> ill = Discrete(name="ill", categories=("no", "yes"))
-        >>> usual_head(Schema(columns=(Discrete(name="sex", categories=("f", "m")),), target=ill))
-        'softmax'
-    """
+    """Return the head that a target asks for: ``softmax`` for a discrete one, ``regression`` for a continuous one."""
     return "softmax" if isinstance(schema.target, Discrete) else "regression"
 
 
@@ -225,13 +187,7 @@ def output_width(schema: Schema, head: Head) -> int:
 
 
 def seeded(build: Callable[[], T], seed: int) -> T:
-    """Return ``build()`` with PyTorch's own initialisation drawn from ``seed``, global state untouched.
-
-    Example:
-        >>> a, b = (seeded(lambda: nn.Linear(2, 2), seed=1) for _ in range(2))
-        >>> torch.equal(a.weight, b.weight)
-        True
-    """
+    """Return ``build()`` with PyTorch's own initialisation drawn from ``seed``, global state untouched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # noqa: TID251  initialisers of torch.nn take no generator; the fork undoes it
         return build()

@@ -48,46 +48,20 @@ class LoadedNetwork:
 
 
 def is_own(name: str) -> bool:
-    """Return whether a model's name is that of a user's own factory.
-
-    Example:
-        >>> is_own("networks:build"), is_own("nn3")
-        (True, False)
-    """
+    """Return whether a model's name is that of a user's own factory."""
     return ":" in name
 
 
 def load_own(
-    reference: str,
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    options: Mapping[str, object] | None = None,
+    reference: str, schema: Schema, seed: int = 0, head: Head | None = None, options: Mapping[str, object] | None = None
 ) -> LoadedNetwork:
     """Build the network that ``reference`` names.
 
-    The factory is a class derived from ``nn.Module``, or a function that returns a module. It is defined in the module
-    or file that is named, not imported there. It receives, by name, each of these that it has a parameter for:
-    ``schema``; ``inputs`` (encoded columns), or ``width`` where that has no default; ``outputs`` (classes, or 1);
-    ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous
-    columns), for networks with embeddings; ``seed``; ``head``. Parameters without a default may have other usual names,
-    such as ``num_features`` and ``num_classes``, see ``SYNONYMS``. A factory without parameters is called without any.
-    Random numbers that PyTorch draws while it runs follow from ``seed``.
-
-    A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
-    in its own folder.
-
-    Raises:
-        BadInputError: the reference has another form, its module or factory does not exist or raises, what it names
-            is no such class or function, asks for an argument that is not known here, or returns no module.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous
-        >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
-        >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
-        >>> linear = "torch.nn.modules.linear:Linear"
-        >>> load_own(linear, schema, options={"in_features": 1, "out_features": 2}).network
-        Linear(in_features=1, out_features=2, bias=True)
+    The factory is a class derived from ``nn.Module``, or a function that returns a module, defined in the module or
+    file that is named, not imported there. It receives, by name, what it has a parameter for, in other usual names too,
+    see ``SYNONYMS``; ``width``, that of rows, only where it has no default. Random numbers that PyTorch draws while it
+    runs follow from ``seed``. A module is searched for in the current directory first, then on Python's path; a file's
+    imports are searched for in its own folder.
     """
     head = head or usual_head(schema)
     offered: dict[str, object] = {
@@ -120,15 +94,7 @@ class OwnFactory:
     digest: str | None
 
     def __call__(self, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None) -> object:
-        """Return the factory's network.
-
-        Args:
-            offered: arguments by name, of which the factory receives those that it has a parameter for.
-            seed: seed of what PyTorch draws meanwhile.
-
-        Raises:
-            BadInputError: the factory raises, or asks for an argument that is not known here.
-        """
+        """Return the factory's network, from the offered arguments that it has a parameter for."""
         arguments = _arguments(self.factory, self.reference, offered, dict(options or {}))
         try:
             return seeded(lambda: self.factory(**arguments), seed)
@@ -140,22 +106,13 @@ class OwnFactory:
 
 
 def find_own(reference: str) -> OwnFactory:
-    """Return the factory that ``reference`` names, see ``load_own``.
-
-    Example:
-        >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
-        Linear(in_features=1, out_features=2, bias=True)
-    """
+    """Return the factory that ``reference`` names, see ``load_own``."""
     with _importing(reference, 0) as factory:
         return OwnFactory(reference, factory, source_digest(factory))
 
 
 def check_own(reference: str) -> None:
-    """Check that ``reference`` names a factory, without calling it; its module is imported.
-
-    Example:
-        >>> check_own("torch.nn.modules.linear:Linear")
-    """
+    """Check that ``reference`` names a factory, without calling it; its module is imported."""
     with _importing(reference, 0):
         pass
 
@@ -178,12 +135,7 @@ def _importing(reference: str, seed: int) -> Iterator[Callable[..., object]]:
 
 
 def source_digest(factory: Callable[..., object]) -> str | None:
-    """Return a digest of the source file that defines ``factory``; None where there is none.
-
-    Example:
-        >>> len(source_digest(source_digest)), source_digest(len) is None
-        (16, True)
-    """
+    """Return a digest of the source file that defines ``factory``; None where there is none."""
     file = getattr(sys.modules.get(getattr(factory, "__module__", None) or ""), "__file__", None)
     if file is None or not Path(file).is_file():
         return None
@@ -224,7 +176,6 @@ def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[...
 
 
 def _returned(function: Callable[..., object]) -> type | None:
-    """Return the class in the return annotation of a function; None without one."""
     try:
         returned = get_type_hints(function).get("return")
     except Exception:  # What stands in an annotation is anybody's guess, and need not be there while the program runs.

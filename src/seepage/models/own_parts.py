@@ -27,18 +27,7 @@ def own_split(
     head: SplitHead | None = None,
     options: Mapping[str, object] | None = None,
 ) -> SplitModel:
-    """Return a user's own network of split learning.
-
-    The factory, see ``models.own.load_own``, returns a module with two modules in it. ``server`` maps the server's
-    cells (record, column) to activations (record, cut); ``client`` maps activations and the client's cells to logits. A
-    discrete cell is its code, a number is scaled so that its schema's bounds are 0 and 1. Of these arguments, the
-    factory receives those that it has a parameter for: ``schema``; ``private``, names of the client's columns;
-    ``server_columns`` and ``client_columns``, the number of categories of each column, None for a number; ``outputs``;
-    ``head``; ``seed``. Both parts stay in the mode in which they predict, see ``as_they_predict``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or returns no two modules.
-    """
+    """Return a user's own network of split learning; docs/networks.md says what its factory is given and returns."""
     mine = positions(schema, private)
     theirs = [i for i in range(len(schema.columns)) if i not in mine]
     used = head or usual_split_head(schema.target)
@@ -79,24 +68,10 @@ def own_whole(
     options: Mapping[str, object] | None = None,
     ends: int | None = None,
 ) -> tuple[Copies, tuple[nn.Module, ...]]:
-    """Return a user's own network of split learning with a client that holds all columns, cut into parts.
+    """Return a user's own network of split learning in parts: those of a client with all columns, then further ones.
 
-    The factory, see ``models.own.load_own``, returns a module with a module for each part in it. ``client`` maps
-    encoded rows (record, input) to activations (record, entry); each further part maps what the one before it returns,
-    the last one to outputs. Numbers lie between -1 and 1, categories are one-hot. Of these arguments, the factory
-    receives those that it has a parameter for: ``schema``; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
-    ``cut``, the number of activations that the audit asks for; ``outputs``; ``seed``.
-
-    Args:
-        parts: names of the parts in the order in which records pass them, the client's first layers first.
-        ends: number of entries that the last of the parts returns; that of outputs if None.
-
-    Returns:
-        The client's first layers, behind a leading axis of one training, and all further parts.
-
-    Raises:
-        BadInputError: the factory cannot be called, or returns no such modules, or they do not fit the table or each
-            other.
+    The client's first layers are behind a leading axis of one training. The last part returns ``ends`` entries, or
+    outputs.
     """
     offered: dict[str, object] = {**_of_rows(schema), "cut": cut, "outputs": outputs, "seed": seed}
     network, reference = _network(factory, offered, seed, options), factory.reference
@@ -107,7 +82,7 @@ def own_whole(
             repr(n) for n, member in zip(parts, members, strict=True) if not isinstance(member, nn.Module)
         )
         raise BadInputError(
-            f"the network {reference!r} is without the module(s) {lacking}; return an nn.Module with "
+            f"the network {reference!r} is without {lacking}; return an nn.Module with "
             f"{', '.join(map(repr, parts))} in it, the parts in the order in which records pass them."
         )
     if next(modules[0].parameters(), None) is None:
@@ -141,12 +116,6 @@ def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
     """Return a sentence on the layers of a user's parts that behave differently in training; none if there are none.
 
     Parts stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-
-    Example:
-        >>> as_they_predict({"client": nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))})[0].partition(" run")[0]
-        "Dropout at 'client.1'"
-        >>> as_they_predict({"client": nn.Linear(2, 2)})
-        ()
     """
     single = {name: part.networks[0] if isinstance(part, Copies) else part for name, part in parts.items()}
     modules = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
@@ -170,7 +139,6 @@ def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:
 
 
 def _of_rows(schema: Schema) -> dict[str, object]:
-    """Return the arguments offered to the factory of a network on encoded rows."""
     return {
         "schema": schema,
         "inputs": schema.width,
@@ -183,16 +151,7 @@ def _of_rows(schema: Schema) -> dict[str, object]:
 def own_bottom(
     factory: OwnFactory, schema: Schema, party: int, features: int, seeds: Sequence[int]
 ) -> tuple[Copies, int]:
-    """Return a user's own bottom model of one party, a network for each training, and its number of features.
-
-    The factory, see ``models.own.load_own``, returns a module from encoded rows (record, input) to features (record,
-    feature): numbers lie between -1 and 1, categories are one-hot. Of these arguments, it receives those that it has a
-    parameter for: ``schema`` of the party's columns; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
-    ``party``; ``features``, the number that the audit asks for; ``seed``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or its network does not fit the party's columns.
-    """
+    """Return a user's own bottom model of one party, a network for each training, and its number of features."""
     offered: dict[str, object] = {**_of_rows(schema), "party": party, "features": features}
     networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
     what = f"the bottom model {factory.reference!r} of party {party}"
@@ -206,15 +165,7 @@ def own_bottom(
 
 
 def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Sequence[int]) -> Copies:
-    """Return a user's own top model, a network for each training.
-
-    The factory returns a module from the parties' features, one after the other (record, input), to logits (record,
-    output). Of these arguments, it receives those that it has a parameter for: ``inputs`` or ``width``, the number of
-    all features; ``widths``, that of each party; ``outputs``; ``seed``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or its network does not fit the features.
-    """
+    """Return a user's own top model, a network for each training, from all features to logits."""
     inputs = sum(widths)
     offered: dict[str, object] = {"inputs": inputs, "width": inputs, "widths": list(widths), "outputs": outputs}
     networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
@@ -241,7 +192,6 @@ def _network(
 
 
 def _tried(network: nn.Module, rows: Tensor, what: str) -> Tensor:
-    """Return a network's outputs for some rows."""
     try:
         with torch.no_grad():
             answered = network.eval()(rows)

@@ -14,14 +14,7 @@ from seepage.tabular.schema import Discrete, Schema
 
 
 def package(name: str, model: str) -> ModuleType:
-    """Return a package that holds a network.
-
-    Example:
-        >>> package("no_such_package", "mine")
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: the model 'mine' is built by the package 'no_such_package', which is not...
-    """
+    """Return a package that holds a network."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -34,15 +27,7 @@ def package(name: str, model: str) -> ModuleType:
 def of_columns(
     build: Callable[[list[int], int, int], nn.Module], schema: Schema, seed: int, head: Head | None, name: str
 ) -> Model:
-    """Return the model of a network that takes codes and numbers.
-
-    Args:
-        build: factory of the network, called with the categories of each discrete column, the number of continuous
-            columns and the number of outputs.
-
-    Raises:
-        BadInputError: the factory refuses an argument.
-    """
+    """Return the model of a network of codes and numbers, built from categories, number of numbers and of outputs."""
     head = head or usual_head(schema)
     cardinalities = [column.width for column in schema.columns if isinstance(column, Discrete)]
     sizes: tuple[object, ...] = cardinalities, len(schema.continuous), output_width(schema, head)

@@ -23,16 +23,7 @@ _Step = Callable[[Tensor, _State, Tensor, Tensor | None], _State]
 def by_formula(module: nn.Module) -> nn.Module:
     """Return the module, or a copy in which PyTorch's recurrent layers compute the same by their formula.
 
-    Parameters keep their names and values. Layers with dropout between them, with projections, or with a forward method
-    of their own stay as they are.
-
-    Example:
-        >>> from torch.func import vmap
-        >>> cell = nn.GRUCell(2, 3)
-        >>> rows = torch.ones(5, 4, 2)
-        >>> copy = vmap(by_formula(cell))(rows)
-        >>> torch.allclose(copy[0], cell(rows[0]))
-        True
+    Layers with dropout between them, with projections, or with a forward method of their own stay as they are.
     """
     if not any(_form(part) is not None for part in module.modules()):
         return module

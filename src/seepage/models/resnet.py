@@ -15,12 +15,7 @@ _UNITS, _BLOCKS = 100, 2
 
 
 class Residual(nn.Module):
-    """A block as in CTGAN: the branch's outputs and its inputs, concatenated (D17).
-
-    Example:
-        >>> Residual(nn.Linear(2, 3))(torch.zeros(5, 2)).shape
-        torch.Size([5, 5])
-    """
+    """A block as in CTGAN: the branch's outputs and its inputs, concatenated (D17)."""
 
     def __init__(self, branch: nn.Module) -> None:
         super().__init__()
@@ -33,18 +28,7 @@ class Residual(nn.Module):
 
 @models.register("resnet_bn", "horizontal")
 def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
-    """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer.
-
-    Raises:
-        BadInputError: the head does not fit the target.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous, Discrete
-        >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
-        >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
-        >>> [tuple(p.shape) for p in resnet_bn(schema).parameters.values() if p.dim() == 2]
-        [(100, 1), (100, 101), (2, 201)]
-    """
+    """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer."""
     head = head or usual_head(schema)
 
     def build() -> nn.Module:

@@ -71,11 +71,7 @@ def rtdl_resnet(schema: Schema, seed: int = 0, head: Head | None = None, blocks:
 
 
 class MeanOfMembers(nn.Module):
-    """An ensemble that answers with the mean of its members.
-
-    Args:
-        members: network of numbers and codes with outputs (record, member, output).
-    """
+    """An ensemble of numbers and codes that answers with the mean of its members' outputs (record, member, output)."""
 
     def __init__(self, members: nn.Module) -> None:
         super().__init__()

@@ -6,13 +6,12 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, check_choice, one_line, unknown_name
 from seepage.models.head import Head
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
@@ -24,22 +23,12 @@ _PROBES = 16
 
 @dataclass(frozen=True)
 class SplitModel:
-    """A server part, a client part and the columns of each.
+    """A server part, a client part and the columns of each; the label is the client's too.
 
     Both parts take cells, not one-hot rows: a discrete cell is its code, a continuous one is scaled so that its
     schema's bounds are 0 and 1. Each part is free in how it represents codes: by embeddings or by one-hot vectors.
-
-    Attributes:
-        server: map from the server's cells (record, public) to activations (record, cut).
-        client: map from activations (record, cut) and the client's cells (record, private) to outputs (record, output).
-        private: positions of the client's columns in the schema; all others are the server's. The label is the
-            client's too.
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
-            number.
-
-    Raises:
-        BadInputError: the head is unknown or does not fit the target, there is no private or no public column,
-            or one is private twice.
+    ``server`` maps (record, public) to (record, cut), ``client`` that and (record, private) to (record, output): one
+    logit for ``sigmoid``, one a class for ``softmax``, one number for ``regression``.
     """
 
     server: nn.Module
@@ -145,12 +134,7 @@ class SplitModel:
         return replace(self, client=client)
 
     def check(self, cells: Float[Tensor, "record column"]) -> None:
-        """Refuse parts that do not fit the table or each other.
-
-        Raises:
-            BadInputError: a part does not take its cells, outputs have the wrong shape, are not finite or differ from
-                call to call, no gradient crosses the cut, or the client part does not read a private column.
-        """
+        """Refuse parts that do not fit the table or each other, pass no gradient, or read no private column."""
         some = cells[:_PROBES]
         try:
             cut = self.cut(some)
@@ -204,16 +188,7 @@ class SplitModel:
 
 
 def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the positions of columns in a schema.
-
-    Raises:
-        BadInputError: there is no such column, or it is the target, which is the client's anyway.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> positions(telling(rows=20).schema, ["noise_0"])
-        (1,)
-    """
+    """Return the positions of columns in a schema; the target, which is the client's anyway, is refused."""
     for name in names:
         if name not in schema.names:
             if name == schema.target.name:
@@ -231,12 +206,7 @@ def categories_of(schema: Schema, columns: Sequence[int]) -> list[int | None]:
 
 
 def usual_split_head(target: Column) -> SplitHead:
-    """Return the usual head for a target: ``sigmoid`` for two classes, ``softmax`` for more, else ``regression``.
-
-    Example:
-        >>> usual_split_head(Discrete(name="ill", categories=("no", "yes")))
-        'sigmoid'
-    """
+    """Return the usual head for a target: ``sigmoid`` for two classes, ``softmax`` for more, else ``regression``."""
     if not isinstance(target, Discrete):
         return "regression"
     return "sigmoid" if target.width == 2 else "softmax"
@@ -249,8 +219,7 @@ def outputs_of(target: Column, head: SplitHead | None = None) -> int:
 
 def check_head(head: SplitHead, target: Column) -> None:
     """Refuse a head that does not fit the target."""
-    if head not in get_args(SplitHead):
-        raise unknown_name("head of a split network", str(head), get_args(SplitHead))
+    check_choice("head of a split network", head, SplitHead)
     usual = usual_split_head(target)
     if (head == "regression") != (usual == "regression"):
         kind = "a number" if usual == "regression" else "of classes"
@@ -279,24 +248,14 @@ def half_of(target: Continuous) -> float:
 
 
 def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label"]:
-    """Return the chance of each label.
-
-    Example:
-        >>> label_chances("sigmoid", torch.zeros(3, 1)).tolist()[0]
-        [0.5, 0.5]
-    """
+    """Return the chance of each label."""
     if head == "softmax":
         return logits.softmax(-1)
     return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
 
 
 def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
-    """Return the derivative of a record's cross-entropy with respect to its logits, for every label it may have.
-
-    Example:
-        >>> slopes("sigmoid", torch.zeros(1)).tolist(), slopes("softmax", torch.zeros(2)).tolist()
-        ([[0.5], [-0.5]], [[-0.5, 0.5], [0.5, -0.5]])
-    """
+    """Return the derivative of a record's cross-entropy with respect to its logits, for every label it may have."""
     if head == "sigmoid":
         # Not sigmoid(s) - 1, which rounds to 0 for large s long before the true value does.
         return torch.stack([torch.sigmoid(logits), -torch.sigmoid(-logits)], dim=-2)
@@ -307,12 +266,7 @@ def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tens
 def record_losses(
     head: SplitHead, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"] | Int[Tensor, " record"]
 ) -> Float[Tensor, " record"]:
-    """Return each record's loss: cross-entropy in nats, or the squared error of a number.
-
-    Example:
-        >>> record_losses("sigmoid", torch.zeros(2, 1), torch.tensor([0, 1])).tolist()
-        [0.6931471824645996, 0.6931471824645996]
-    """
+    """Return each record's loss: cross-entropy in nats, or the squared error of a number."""
     if head == "softmax":
         return nn.functional.cross_entropy(outputs, labels.long(), reduction="none")
     if head == "regression":

@@ -27,19 +27,7 @@ _FORMS = "a state_dict(), a list of arrays with names=model.state_dict(), or the
 def as_state(state: object, what: str, names: Iterable[str] | None = None) -> dict[str, Tensor]:
     """Return a state as tensors by name, on the CPU, without the prefix that wrappers put before all names.
 
-    Args:
-        names: names of a list's arrays in order, as iterating over a ``state_dict()`` gives them.
-
-    Raises:
-        BadInputError: the state has another form, is empty, or a list comes without one name an array.
-
-    Example:
-        >>> sorted(as_state({"_module.bias": torch.zeros(2), "_module.weight": np.ones((2, 3))}, "the reply"))
-        ['bias', 'weight']
-        >>> as_state(3, "the reply")
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: the reply is of type int; give a state_dict(), a list of arrays with ...
+    A list of arrays needs their names in order, as iterating over a ``state_dict()`` gives them.
     """
     if isinstance(state, nn.Module):
         state = state.state_dict()
@@ -75,14 +63,7 @@ def as_state(state: object, what: str, names: Iterable[str] | None = None) -> di
 
 
 def common_prefix(names: Iterable[str]) -> str:
-    """Return the prefix that wrappers put before all names; empty if there is none.
-
-    Example:
-        >>> common_prefix(["_orig_mod.module.0.weight", "_orig_mod.module.0.bias"])
-        '_orig_mod.module.'
-        >>> common_prefix(["module.weight", "bias"])
-        ''
-    """
+    """Return the prefix that wrappers put before all names; empty if there is none."""
     all_names, prefix = list(names), ""
     while all_names:
         wrapper = next((w for w in WRAPPERS if all(name.startswith(prefix + w) for name in all_names)), None)
@@ -93,27 +74,12 @@ def common_prefix(names: Iterable[str]) -> str:
 
 
 def is_buffer(name: str, tensor: Tensor) -> bool:
-    """Return whether an entry of a state is a running value and no parameter.
-
-    Example:
-        >>> is_buffer("1.running_mean", torch.zeros(3)), is_buffer("1.weight", torch.zeros(3))
-        (True, False)
-    """
+    """Return whether an entry of a state is a running value and no parameter."""
     return name.rpartition(".")[2] in _RUNNING or not tensor.dtype.is_floating_point
 
 
 def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return before less after, by name in the order of ``before``; for running values, the value after.
-
-    Raises:
-        BadInputError: the states have not the same names and shapes, or of no entry a difference can be taken.
-
-    Example:
-        >>> before = {"weight": torch.ones(1), "running_mean": torch.zeros(1)}
-        >>> difference = changes(before, {"weight": torch.zeros(1), "running_mean": torch.ones(1)})
-        >>> {name: tensor.tolist() for name, tensor in difference.items()}
-        {'weight': [1.0], 'running_mean': [1.0]}
-    """
+    """Return before less after, by name in the order of ``before``; for running values, the value after."""
     for source, target, lacks in ((before, after, "after"), (after, before, "before")):
         missing = [name for name in source if name not in target]
         if missing:
@@ -135,15 +101,7 @@ def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[s
 
 
 def state_digest(state: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of tensors by name: of each, in the order of names, its name, type, shape and bytes.
-
-    Example:
-        >>> a, b = torch.zeros(2), torch.ones(2)
-        >>> state_digest({"a": a, "b": b}) == state_digest({"b": b, "a": a})
-        True
-        >>> state_digest({"a": a}) == state_digest({"a": b})
-        False
-    """
+    """Return the SHA-256 of tensors by name: of each, in the order of names, its name, type, shape and bytes."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()

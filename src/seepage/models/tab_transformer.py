@@ -18,11 +18,7 @@ _HEADS = 4
 
 
 class TabTransformer(nn.Module):
-    """Embedded categories attend to each other; with the normalised numbers they enter a fully connected network.
-
-    Args:
-        width: size of an embedding, a multiple of its 4 heads.
-    """
+    """Embedded categories attend to each other, in 4 heads; with normalised numbers they enter an MLP."""
 
     def __init__(self, cardinalities: list[int], numbers: int, outputs: int, width: int, blocks: int) -> None:
         super().__init__()

@@ -1,7 +1,4 @@
-"""Networks of vertical federated learning: a bottom model of each party, and the active party's top model.
-
-All modules have a leading axis: several trainings, each with parameters and rows of its own, run as one.
-"""
+"""Networks of vertical learning, bottom models and a top model, all with a leading axis of trainings."""
 
 from __future__ import annotations
 
@@ -26,15 +23,7 @@ from seepage.tabular.schema import Discrete, Schema
 
 
 class Stack(nn.Module):
-    """Several fully connected ReLU networks of the same widths, each with PyTorch's default initialisation.
-
-    Args:
-        widths: number of inputs, units of each hidden layer, number of outputs.
-
-    Example:
-        >>> Stack((3, 5, 2), seeds=(0, 1))(torch.ones(2, 4, 3)).shape
-        torch.Size([2, 4, 2])
-    """
+    """Fully connected ReLU networks, one a training, of the same widths and PyTorch's default initialisation."""
 
     def __init__(self, widths: Sequence[int], seeds: Sequence[int]) -> None:
         super().__init__()
@@ -57,14 +46,7 @@ class Stack(nn.Module):
 
 
 class Copies(nn.Module):
-    """One network of any kind for each training, from rows (record, input) to (record, output).
-
-    They stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-
-    Example:
-        >>> Copies([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.ones(2, 4, 3)).shape
-        torch.Size([2, 4, 2])
-    """
+    """One network of any kind for each training, from rows (record, input) to (record, output), in evaluation mode."""
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -76,12 +58,7 @@ class Copies(nn.Module):
 
 
 class Summed(nn.Module):
-    """The sum of the parties' features, each of as many entries as there are outputs: learning without a top model.
-
-    Example:
-        >>> Summed(2)(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])).tolist()
-        [[[4.0, 6.0]]]
-    """
+    """The sum of the parties' features, each of as many entries as there are outputs: learning without a top model."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -96,16 +73,9 @@ class Summed(nn.Module):
 class VerticalModel:
     """Bottom models, a top model and the partition of the columns.
 
-    Attributes:
-        bottoms: bottom model of each party, from its encoded rows (training, record, encoded) to features (training,
-            record, feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
-        top: map from the parties' features, one after the other (training, record, features), to outputs (training,
-            record, output).
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
-            number.
-
-    Raises:
-        BadInputError: there is not one bottom model a party, or the head does not fit the target.
+    A bottom model maps its party's encoded rows (training, record, encoded), numbers scaled so that their schema's
+    bounds are -1 and 1 and categories one-hot, to features; the top model maps the parties' features, one after the
+    other, to outputs (training, record, output). Heads are those of ``SplitModel``.
     """
 
     partition: Partition
@@ -198,12 +168,7 @@ def losses_of(
     outputs: Float[Tensor, "training record output"],
     labels: Float[Tensor, "training record"] | Int[Tensor, "training record"],
 ) -> Float[Tensor, "training record"]:
-    """Return each record's loss, see ``record_losses``.
-
-    Example:
-        >>> losses_of("sigmoid", torch.zeros(1, 2, 1), torch.tensor([[0, 1]])).tolist()
-        [[0.6931471824645996, 0.6931471824645996]]
-    """
+    """Return each record's loss, see ``record_losses``."""
     return record_losses(head, outputs.flatten(0, 1), labels.flatten()).view(labels.shape)
 
 

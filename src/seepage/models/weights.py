@@ -21,20 +21,6 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
     Every parameter and every buffer that ``module.state_dict()`` holds must be in the file, in its shape and in a
     floating-point type that the module's type represents without rounding (so float16 and bfloat16 fit float32).
     Tensors that share memory need to be there once.
-
-    Raises:
-        BadInputError: there is no such file, it is not a complete safetensors file, or names, shapes, types or numbers
-            are wrong; the message says which.
-
-    Example:
-        >>> import tempfile
-        >>> from safetensors.torch import save_file
-        >>> source, other = nn.Linear(2, 1), nn.Linear(2, 1)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_file(source.state_dict(), f"{folder}/model.safetensors")
-        ...     load_weights(other, f"{folder}/model.safetensors")
-        >>> torch.equal(source.weight, other.weight)
-        True
     """
     wanted = {n: t for n, t in module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
     what = f"the weights file {str(path)!r}"
@@ -54,15 +40,9 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
 
 
 def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str, advice: str) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, which may hold only tensors of given names and shapes.
+    """Return tensors of given names and shapes, not all of which need to be in the file, and no others.
 
     Names and shapes are checked in the file's header, before any tensor is read.
-
-    Args:
-        shapes: shape of each tensor that may be in the file, by name; not all need to be in it.
-
-    Raises:
-        BadInputError: the file cannot be read, is damaged, or holds a tensor that it should not.
     """
     if not Path(path).is_file():
         raise BadInputError(f"{what} does not exist; {advice}.")
@@ -94,11 +74,7 @@ def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str
 
 
 def check_numbers(what: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    """Refuse a tensor that ``dtype`` cannot represent without rounding, or that holds NaN or infinities.
-
-    Raises:
-        BadInputError: says which it is, and how many numbers are concerned.
-    """
+    """Refuse a tensor that ``dtype`` cannot represent without rounding, or that holds NaN or infinities."""
     if dtype not in FLOATS:
         if tensor.dtype != dtype:
             raise BadInputError(f"{what} is of type {_name(tensor.dtype)}, the model's of type {_name(dtype)}.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,26 +21,12 @@ _EACH = 64
 
 
 def as_column(module: nn.Module) -> nn.Module:
-    """Return a copy of a module whose outputs (record,) are a column (record, output).
-
-    Parameters keep their names and values.
-
-    Example:
-        >>> as_column(nn.Flatten(0))(torch.ones(3, 1)).shape
-        torch.Size([3, 1])
-    """
+    """Return a copy of a module whose outputs (record,) are a column (record, output); parameters keep their names."""
     return _wrapped(module, _INNER, _column)
 
 
 def within_chances(module: nn.Module, width: int) -> bool:
-    """Return whether all outputs of a module are between 0 and 1, and not all alike, on rows of many sizes.
-
-    Example:
-        >>> with torch.random.fork_rng():
-        ...     layer = nn.Linear(3, 1)
-        >>> within_chances(layer, 3), within_chances(nn.Sequential(layer, nn.Sigmoid()), 3)
-        (False, True)
-    """
+    """Return whether all outputs of a module are between 0 and 1, and not all alike, on rows of many sizes."""
     first, generator = next(module.parameters()), torch.Generator().manual_seed(0)
     rows = torch.randn(len(_SIZES), _EACH, width, generator=generator) * torch.tensor(_SIZES)[:, None, None]
     with torch.no_grad():
@@ -48,37 +35,20 @@ def within_chances(module: nn.Module, width: int) -> bool:
 
 
 def as_logits(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that returns logits instead of chances of a class.
+    """Return a copy of a module that returns logits instead of chances of a class; parameters keep their names.
 
-    Binary cross-entropy of the logits is that of the chances, so that gradients are those of ``nn.BCELoss``. Parameters
-    keep their names and values.
-
-    Example:
-        >>> as_logits(nn.Sigmoid())(torch.tensor([[2.0]]))
-        tensor([[2.0000]])
+    Binary cross-entropy of the logits is that of the chances, so that gradients are those of ``nn.BCELoss``.
     """
     return _wrapped(module, _LOGITS, _logits)
 
 
 def returns_chances(module: nn.Module) -> bool:
-    """Return whether a module is one of ``as_logits``.
-
-    Example:
-        >>> returns_chances(nn.Sigmoid()), returns_chances(as_logits(nn.Sigmoid()))
-        (False, True)
-    """
+    """Return whether a module is one of ``as_logits``."""
     return _LOGITS in vars(module)
 
 
 def is_its_layers(module: nn.Module) -> bool:
-    """Return whether a module runs by the forward method of its class and trains all parameters.
-
-    Only then do its layers determine its outputs and its gradients.
-
-    Example:
-        >>> is_its_layers(nn.Sigmoid()), is_its_layers(as_logits(nn.Sigmoid()))
-        (True, False)
-    """
+    """Return whether a module runs by its class's forward method and trains all, so that its layers determine it."""
     return "forward" not in vars(module) and all(parameter.requires_grad for parameter in module.parameters())
 
 
@@ -87,12 +57,6 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
 
     So does spectral normalisation, which improves its vectors in each run of training. A client that computes one
     gradient begins with the buffers that it was sent. Parameters and buffers keep their names and values.
-
-    Example:
-        >>> from torch.nn.utils.parametrizations import spectral_norm
-        >>> layer, rows = from_same_buffers(spectral_norm(nn.Linear(3, 4)), 3), torch.ones(2, 3)
-        >>> torch.equal(layer(rows), layer(rows))
-        True
     """
     if _STATEFUL in vars(module) or next(module.buffers(), None) is None:
         return module
@@ -111,15 +75,7 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
 
 @contextmanager
 def same_buffers(module: nn.Module) -> Iterator[None]:
-    """Have a module run on copies of its buffers, which are gone afterwards.
-
-    Example:
-        >>> norm = nn.BatchNorm1d(1)
-        >>> with same_buffers(norm):
-        ...     _ = norm(torch.ones(2, 1))
-        >>> norm.running_mean.item()
-        0.0
-    """
+    """Have a module run on copies of its buffers, which are gone afterwards."""
     places = [(part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items()]
     copies = {id(buffer): buffer.clone() for _, _, buffer in places if buffer is not None}
     try:
@@ -135,13 +91,7 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
 class _NotInPlace(TorchFunctionMode):
     """Mode in which ``functional.normalize`` returns a new tensor, as weights of several batches need it."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is functional.normalize:
             given = {name: value for name, value in given.items() if name != "out"}

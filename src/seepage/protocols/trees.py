@@ -97,7 +97,8 @@ def encoded(schema: Schema, statistics: Statistics, cells: Float[Tensor, "row co
 def check_installed() -> None:
     """Refuse to go on without xgboost, with MissingExtraError."""
     with extra("trees", "xgboost", "xgboost"):
-        assert xgboost.__version__
+        # What is used, not only its name: python -O leaves out assertions, and remains of a folder can be imported.
+        from xgboost import Booster, QuantileDMatrix, train  # noqa: F401, PLC0415
 
 
 def matrix(rows: Rows, labels: Labels, recipe: Boosting) -> xgboost.QuantileDMatrix:

@@ -16,9 +16,9 @@ NAME = "rounds"
 
 
 def accumulated(reports: Sequence[AuditResult]) -> Section | None:
-    """Return leakage against the number of attacked rounds, beside baselines; None where no audits differ in it.
+    """Return leakage against the number of attacked rounds beside baselines; None where no audits differ in it.
 
-    Audits belong together that are of the same rows and settings in all else. Each batch size and defense has a figure.
+    Audits belong together that are of the same rows and settings in all else.
     """
     groups: dict[str, list[AuditResult]] = {}
     for report in reports:
@@ -30,7 +30,7 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
     for group in swept:
         records = [record for report in group for record in _records(report)]
         attacked = [record for record in records if record["is_attack"]]
-        for size, defense in dict.fromkeys((record["batch_size"], record["defense"]) for record in attacked):
+        for size, defense in dict.fromkeys(map(frames.setting_of, attacked)):
             # A baseline is the same under every defense, and stands with the first.
             own = [
                 record
@@ -73,7 +73,7 @@ def _records(report: AuditResult) -> list[Record]:
     records = []
     for record in frames.scores(report.rows, report.all_findings):
         own = {name: record[name] for name in ("batch_size", "defense", "attack")}
-        whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
+        whole = frames.row_of(pick(report.rows, **own), "exact_match")
         exact = None if whole is None else whole.mean
         records.append({**record, "rounds": _rounds(report), "exact": exact})
     return records

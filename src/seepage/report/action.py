@@ -27,16 +27,11 @@ def what_to_do(result: AuditResult) -> list[str]:
             "What was captured can no longer be defended. To see what a change would leave, audit the deployment: "
             "seepage audit --help."
         ]
-    attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
-    return actions(result, attacked) if attacked else []
+    return actions(result, result.attacked) if result.attacked else []
 
 
 def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
-    """Return what to do as sentences.
-
-    Args:
-        attacked: strongest attack of each configuration, see ``frames.overview``.
-    """
+    """Return what to do as sentences, by the strongest attack of each configuration."""
     task = {setting_of(record): record for record in result.frontier}
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
     fine = [record for record in attacked if keeps_below(record, ENOUGH)]

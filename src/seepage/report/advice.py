@@ -20,23 +20,9 @@ def advice(
     """Return for each threshold the smallest batch size without a defense, and the cheapest defense, that keep below.
 
     A setting keeps below a threshold when the upper ends of the intervals of the closed gap do, over all cells and,
-    where the schema marks sensitive columns, in the worst of those. A batch size counts only if every larger one of
-    the sweep keeps below too. The cheapest defense is the one under which the task is learnt best; where that was
-    not measured, the one that lets most through.
-
-    Args:
-        sensitive: worst upper end over sensitive columns of each setting; None where it is not known. Empty
-            where no column is sensitive.
-        task: figure of the task in each setting where it was measured.
-
-    Returns:
-        One a threshold, strictest first: threshold, tier, undefended (whether any batch size does without a
-        defense), batch_size (the smallest such one) and defended, a setting or None.
-
-    Example:
-        >>> one = {"batch_size": 8, "defense": "none", "upper": 0.1, "closed": 0.08, "tier": "low"}
-        >>> [(found["tier"], found["batch_size"]) for found in advice([one], {}, {})]
-        [('none', None), ('low', 8), ('moderate', 8), ('high', 8)]
+    where the schema marks sensitive columns, in the worst of those. A batch size counts only if every larger one of the
+    sweep keeps below too. The cheapest defense is the one under which the task is learnt best; where that was not
+    measured, the one that lets most through.
     """
     records = []
     for threshold, tier in BOUNDS:
@@ -49,15 +35,10 @@ def advice(
             enough, undefended = size, True
         defended = [record for record in overviews if record["defense"] != UNDEFENDED and below[setting_of(record)]]
         best = max(defended, key=lambda record: _worth(record, task, higher_is_better), default=None)
+        where = None if best is None else setting_of(best)
+        least = {"batch_size": enough, "undefended": undefended, "defended": where}
         records.append(
-            {
-                "threshold": threshold,
-                "tier": tier,
-                "batch_size": enough,
-                "undefended": undefended,
-                "defended": None if best is None else setting_of(best),
-                "task": None if best is None else task.get(setting_of(best)),
-            }
+            {"threshold": threshold, "tier": tier, **least, "task": None if where is None else task.get(where)}
         )
     return records
 
@@ -94,12 +75,7 @@ def sentences(
     size_name: str = "batch size",
     option: str = "--batch-size",
 ) -> list[str]:
-    """Return advice as sentences.
-
-    Args:
-        records: advice for each threshold, see ``advice``.
-        sizes: batch sizes of the sweep; empty where all are the same, so that none is advised.
-    """
+    """Return advice as sentences; ``sizes`` is empty where batch sizes do not differ, so that none is advised."""
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
     for record in records:

@@ -17,11 +17,12 @@ from seepage.captures.trees import ReadTrees
 from seepage.report import grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
-from seepage.report.html import captured_page
+from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
 from seepage.report.section import Section
+from seepage.report.sections import sections
 from seepage.report.terminal import make_table
-from seepage.text import clean, percent, shown_value
+from seepage.text import clean, flattened, how_many, percent, shown_value
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
@@ -36,14 +37,10 @@ _SHOWN = {
 _SOME = 4
 
 
-def show_sections(console: Console, sections: Sequence[Section]) -> None:
-    """Print parts of a page: words, facts and tables.
-
-    Args:
-        sections: parts without figures.
-    """
+def show_sections(console: Console, parts: Sequence[Section]) -> None:
+    """Print words, facts and tables of parts of a page, but no figures."""
     console.print()
-    for section in sections:
+    for section in parts:
         console.print(Text(section.title, "bold"))
         for words in section.words:
             console.print(Text(clean(words, 2000)))
@@ -69,11 +66,7 @@ def show_grid(console: Console, grid: Grid) -> None:
 
 
 def captured_sections(findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
-    """Return the sections on captured messages of a report; no section holds a record.
-
-    Args:
-        findings: findings of an update, of a folder of them, of a transcript, or of tree files.
-    """
+    """Return the sections of a report on an update, a folder of them, a transcript or trees; none holds a record."""
     if isinstance(findings, Recovered):
         return [_of_update(findings)]
     if isinstance(findings, FederationFindings):
@@ -86,13 +79,21 @@ def render_captured(
     report: AuditResult | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> str:
-    """Return a report on captured messages as one self-contained page.
-
-    Args:
-        report: the same as an audit; None where nothing could be attacked.
-        provenance: origin of the figures; none if None.
-    """
-    return captured_page(captured_sections(findings), report, provenance or {})
+    """Return a report on captured messages as one page; ``report`` is None where nothing could be attacked."""
+    title = "Captured updates" if report is None else f"Audit of {clean(report.audit.about.dataset)}"
+    parts = [*captured_sections(findings), *([] if report is None else sections(report))]
+    return page(
+        "report.html",
+        title,
+        lead="" if report is None else report.audit.about.lead,
+        parts=[AuditPart("audit-1", title, parts)],
+        several=False,
+        over_rounds=None,
+        overall=None,
+        heads=[],
+        provenance=flattened(provenance or {}),
+        own=True,
+    )
 
 
 def _of_update(recovered: Recovered) -> Section:
@@ -104,7 +105,7 @@ def _of_update(recovered: Recovered) -> Section:
         *([] if recovered.guess.regime is None else [f"method: {recovered.guess.regime[0]}"]),
         *recovered.notes,
     ]
-    title = f"{settings['attack']} on an update of {settings['batch_size']} record(s)"
+    title = f"{settings['attack']} on an update of {how_many(settings['batch_size'], 'record')}"
     words = f"{settings['protocol']}, model {clean(settings['model'])}"
     return Section("read", title, [words], [clean(fact, 300) for fact in facts])
 
@@ -146,13 +147,7 @@ def _of_trees(trees: ReadTrees) -> Section:
 
 
 def federation_words(findings: FederationFindings) -> list[str]:
-    """Return what was found in the updates of a federation as sentences.
-
-    Example:
-        >>> one = UpdateFinding("round-1/client-7", "7", 1, 8, "proved", "all 8 records proved", proved_records=8)
-        >>> federation_words(FederationFindings((one,), (), "unmix"))[0]
-        '1 update of 1 client, attacked by unmix: 1 proved, 0 estimated, 0 nothing, 0 not tried, 0 failed.'
-    """
+    """Return what was found in the updates of a federation as sentences."""
     updates, clients = len(findings.updates), len({update.client for update in findings.updates})
     counts = ", ".join(f"{count} {outcome}" for outcome, count in findings.counts.items())
     words = [
@@ -186,15 +181,13 @@ def _of_federation(findings: FederationFindings) -> list[Section]:
     updates = [{**_record(update), "round": update.round, "outcome": update.outcome} for update in findings.updates]
     each = "What each update gives away"
     table = grids.filled(each, [client, grids.count("Round", "round"), outcome, *numbers, why], updates)
-    sections = [Section("updates", each, federation_words(findings), grids=[table])]
+    parts = [Section("updates", each, federation_words(findings), grids=[table])]
     if findings.clients:
         clients = [{**_record(client), "rounds": client.rounds} for client in findings.clients]
         all_ = "What all rounds of a client give away together"
         table = grids.filled(all_, [client, grids.count("Rounds", "rounds"), *numbers, why], clients)
-        sections.append(
-            Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table])
-        )
-    return sections
+        parts.append(Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table]))
+    return parts
 
 
 def _record(finding: UpdateFinding | ClientFinding) -> Record:
@@ -269,9 +262,9 @@ def _of_transcript(findings: TranscriptFindings) -> list[Section]:
         )
     if findings.scored is not None:
         notes.append(f"figures are of the {findings.scored:,} records with a known truth")
-    sections = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
+    parts = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
     reasons = [f"{clean(name)}: {clean(reason, 400)}." for name, reason in findings.not_tried.items()]
-    return [*sections, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
+    return [*parts, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
 
 
 def _own_answers(attack: TriedAttack) -> str:

@@ -9,7 +9,7 @@ from seepage.report.frames import Record, setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
 from seepage.report.section import MOST_COLUMNS, Section, cut_columns, empty, where
-from seepage.results.examples import Example
+from seepage.results.examples import Cell, Example
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, percent, shown_value
 
@@ -173,15 +173,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
         name = clean(cell.column, grids.LONGEST)
         line = [GridCell(name, name)]
         for example in shown:
-            own = example.cells[position]
-            truth = shown_value(own.truth, _OF_A_RECORD)
-            guess = grids.MISSING if own.guess is None else shown_value(own.guess, _OF_A_RECORD)
-            behind = ""
-            if own.certainty is not None:
-                behind = f"({percent(own.certainty, 0)})"
-            elif own.spread is not None:
-                behind = f"(±{own.spread:.3g})"
-            line += [GridCell(truth, truth), GridCell(guess, guess, None if own.right else "wrong", behind)]
+            line += truth_and_guess(example.cells[position], _OF_A_RECORD)
         lines.append(line)
     first = shown[0]
     right = sum(cell.right for example in shown for cell in example.cells)
@@ -189,6 +181,18 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
     place = result.label((first.batch_size, first.defense))
     caption = f"{place[:1].upper()}{place[1:]}, {clean(first.attack)}: {right} of {cells} cells right"
     return Grid(caption, grids.heads(titles), lines, cut_columns(len(first.cells)))
+
+
+def truth_and_guess(cell: Cell, longest: int) -> list[GridCell]:
+    """Return a cell as it is and as it was read, with the attacker's own certainty or the spread of its attempts."""
+    truth = shown_value(cell.truth, longest)
+    guess = grids.MISSING if cell.guess is None else shown_value(cell.guess, longest)
+    behind = ""
+    if cell.certainty is not None:
+        behind = f"({percent(cell.certainty, 0)})"
+    elif cell.spread is not None:
+        behind = f"(±{cell.spread:.3g})"
+    return [GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong", behind)]
 
 
 def groups_section(result: AuditResult) -> Section | None:
@@ -213,7 +217,7 @@ def groups_section(result: AuditResult) -> Section | None:
             caption,
             [
                 grids.count("Quarter", "quarter"),
-                grids.number("Rarity from (nats a cell)", "from"),
+                grids.number("Rarity from", "from"),
                 grids.number("to", "to"),
                 grids.share("Cells read", "mean"),
                 grids.interval("95% interval"),
@@ -221,7 +225,8 @@ def groups_section(result: AuditResult) -> Section | None:
                 grids.count(result.units, "n"),
             ],
             rare,
-            "Rarity is the mean self-information of a record's cells under the public marginals.",
+            "Rarity grows as the values of a record's cells get rarer: it is their mean self-information under the "
+            "public marginals, in nats.",
         )
         shown.append((figures.quarters("rarity", rare, caption), table))
     else:

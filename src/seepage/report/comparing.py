@@ -16,11 +16,7 @@ MOST_ROWS = 3000
 
 
 def render_comparison(comparison: Comparison, decision: Decision | None = None) -> str:
-    """Return the comparison as one self-contained page in the look of reports.
-
-    Args:
-        decision: whether leakage has risen; None where nobody asked.
-    """
+    """Return the comparison, and the decision if one was asked for, as one page in the look of reports."""
     line = [] if decision is None else [f"{decision.line[:1].upper()}{decision.line[1:]}"]
     parts = {
         "overall-figure": ("Cells read in both runs, with 95% intervals", overall(comparison)),

@@ -11,15 +11,17 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, Setting, is_error, scores, setting_of, task_name
+from seepage.report.cells import truth_and_guess
+from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
+from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult
 from seepage.report.summary import summary
 from seepage.report.terminal import figures, make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks.finding import Finding, Severity
-from seepage.results.examples import Cell, Example
+from seepage.results.examples import Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
-from seepage.text import clean, lowered, percent, points, shown_value, span
+from seepage.text import clean, how_many, lowered, percent, points, span
 
 _STYLES = {
     "none": "green",
@@ -65,7 +67,7 @@ def show_report(console: Console, result: AuditResult) -> None:
         console.print(costs)
     numbers = any(record["kind"] == "continuous" for own in result.by_column.values() for record in own)
     if audit.schema is not None and numbers:
-        words = tolerances(audit.schema, _MOST_TOLERANCES)
+        words = tolerances(audit.schema, _MOST_TOLERANCES, audit.about.columns)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
     for (size, defense), attack in attacks.items():
         shown = [e for e in result.examples if (e.batch_size, e.defense, e.attack) == (size, defense, attack)]
@@ -86,7 +88,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
         Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
             f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
-            f"{result.unit_count} {audit.spec.unit}{'s' if result.unit_count != 1 else ''} in each configuration · "
+            f"{result.units_run} · "
             f"seed {audit.spec.seed}",
             style="not bold",
         )
@@ -145,26 +147,18 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
         for j, attack in enumerate(names):
             scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
-            attacks = score.is_attack
             rated = verdict(score, scores.get("exact_match"), findings, scores.get("certified"))
-            baseline = ""
-            if score.baseline is not None:
-                baseline = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
+            kinds = (_mean(scores.get(f"accuracy_{kind}")) for kind in ("discrete", "continuous"))
             extra = {
                 "whole records": _mean(scores.get("exact_match")),
-                "discrete / numbers": f"{_mean(scores.get('accuracy_discrete'))} / "
-                f"{_mean(scores.get('accuracy_continuous'))}",
+                "discrete / numbers": " / ".join(kinds),
                 "seconds": f"{score.seconds_per_victim:.2f}" if score.seconds_per_victim is not None else "",
             }
             first = j == 0 and not above
             table.add_row(
                 *([str(size) if first else ""] if result.sized else []),
                 *([Text(named if first else "")] if beside else []),
-                Text(result.marked(attack), style="" if attacks else "dim"),
-                Text(f"{_mean(score)}{between}{span(score.low, score.high, score.n)}".strip()),
-                Text(baseline),
-                points(score.lift) if attacks else "",
-                Text(rated.tier, style=_STYLES[rated.gravest]) if attacks and score.n else "",
+                *_cells(result, score, rated.tier if score.n else "", between),
                 *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
@@ -172,28 +166,34 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
     return table
 
 
+def _cells(result: AuditResult, score: ResultRow, tier: str, between: str = " ") -> list[Text | str]:
+    """Return the cells of an attack or a baseline in a table of accuracies."""
+    attacks = score.is_attack
+    best = "" if score.baseline is None else f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
+    return [
+        Text(result.marked(score.attack), style="" if attacks else "dim"),
+        Text(f"{_plain(score.mean)}{between}{span(score.low, score.high, score.n)}".strip()),
+        Text(best),
+        points(score.lift) if attacks else "",
+        Text(tier, style=_STYLES[gravest(tier)]) if attacks and tier else "",
+    ]
+
+
 def _labels_table(result: AuditResult) -> Table | None:
     """Return what every attack and baseline reads of the label, None where it is no secret of the audit."""
     about = result.audit.about
-    records = [] if about.label is None else scores(result.rows, result.all_findings, about.label)
-    if not any(record["is_attack"] for record in records):
+    scores = [row for row in pick(result.rows, metric=_SCORE, column=about.label) if row.mean is not None]
+    if about.label is None or not any(row.is_attack for row in scores):
         return None
     by = "" if about.label_attacker is None else f" by {lowered(about.label_attacker)}"
-    rows = []
-    for record in records:
-        attacks = record["is_attack"]
-        best = "" if record["baseline"] is None else f"{_plain(record['baseline'])} {clean(record['baseline_name'])}"
-        rows.append(
-            (
-                *([str(record["batch_size"])] if result.sized else []),
-                *([Text(_defense(result, record["defense"]))] if result.defended else []),
-                Text(result.marked(record["attack"]), style="" if attacks else "dim"),
-                Text(f"{_plain(record['mean'])} {span(record['low'], record['high'], record['n'])}".strip()),
-                Text(best),
-                points(record["lift"]) if attacks else "",
-                Text(record["tier"], style=_STYLES[gravest(record["tier"])]) if attacks else "",
-            )
+    rows = [
+        (
+            *([str(row.batch_size)] if result.sized else []),
+            *([Text(_defense(result, row.defense))] if result.defended else []),
+            *_cells(result, row, verdict(row, findings=result.all_findings).tier),
         )
+        for row in scores
+    ]
     title = f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points"
     return make_table(title, [*_heads(result), *figures("read", "best baseline", "lift", "leakage")], rows)
 
@@ -272,7 +272,9 @@ def costs_table(result: AuditResult) -> Table | None:
                 _MISSING if k is None else f"{k:.4g}" for k in (record["task"], record["task_baseline"])
             )
         else:
-            learnt = f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+            learnt = (
+                f"{_plain(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
+            )
             baseline = _plain(record["task_baseline"])
         table.add_row(
             *([str(record["batch_size"])] if sized else []),
@@ -289,39 +291,39 @@ def costs_table(result: AuditResult) -> Table | None:
 def _bound(record: Record, key: str) -> str:
     if record[key] is None:
         return _MISSING
-    details = (
-        f" ({record['delta']:.2g}, {record['steps']:,}, {record['accountant']})" if record["steps"] is not None else ""
-    )
-    return f"{record[key]:.3g}{details if key == 'epsilon' else ''}"
+    shown = f"{record[key]:.3g}"
+    if key == "epsilon" and record["steps"] is not None:
+        shown += f" ({record['delta']:.2g}, {record['steps']:,}, {record['accountant']})"
+    return shown
 
 
 def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
-        f"Examples: the first {len(shown)} record(s), {result.label((first.batch_size, first.defense))}, as they are "
-        f"and as {clean(first.attack)} reads them (wrong cells marked ✗)"
+        f"Examples: the first {how_many(len(shown), 'record')}, {result.label((first.batch_size, first.defense))}, as "
+        f"they are and as {clean(first.attack)} reads them (wrong cells marked ✗)"
     )
     heads = [Column("column", no_wrap=True)]
     for i, _ in enumerate(shown, start=1):
         heads += [Column(f"truth {i}"), Column(f"read {i}")]
-    rows = []
-    for position, first_cell in enumerate(first.cells[:_MOST_COLUMNS]):
-        cells = [example.cells[position] for example in shown]
-        pairs = [text for cell in cells for text in (Text(shown_value(cell.truth, 24)), _read(cell))]
-        rows.append([Text(clean(first_cell.column, 32)), *pairs])
+    rows = [
+        [
+            Text(clean(cell.column, 32)),
+            *(_read(pair) for example in shown for pair in truth_and_guess(example.cells[position], 24)),
+        ]
+        for position, cell in enumerate(first.cells[:_MOST_COLUMNS])
+    ]
     console.print(make_table(title, heads, rows))
     if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
         words = "  In brackets, the attacker's own certainty (discrete) or the spread of its attempts (numbers).\n"
         console.print(Text(words, "dim"))
 
 
-def _read(cell: Cell) -> Text:
-    text = Text(_MISSING if cell.guess is None else shown_value(cell.guess, 24))
-    if cell.certainty is not None:
-        text.append(f" ({percent(cell.certainty, 0)})", "dim")
-    elif cell.spread is not None:
-        text.append(f" (±{cell.spread:.3g})", "dim")
-    if not cell.right:
+def _read(cell: GridCell) -> Text:
+    text = Text(cell.text)
+    if cell.behind:
+        text.append(f" {cell.behind}", "dim")
+    if cell.kind == "wrong":
         text.append(" ✗", "bold red")
         text.stylize("red")
     return text

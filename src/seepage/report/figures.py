@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from seepage.report.frames import Record
 from seepage.results.tiers import BOUNDS
-from seepage.text import clean, percent, points
+from seepage.text import clean, percent, points, span
 
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
@@ -49,14 +49,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Points that belong together.
-
-    Attributes:
-        name: name in the legend; empty for none.
-        x, y: places of the points; None for a gap.
-        words: text of each mark that is shown when the pointer is on it.
-        labels: text beside each mark.
-    """
+    """Points, None for a gap; ``words`` show when the pointer is on a mark, ``labels`` stand beside it."""
 
     name: str
     x: Places
@@ -81,14 +74,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a figure.
-
-    Attributes:
-        range: values at its ends; those of the ticks or points with a margin if None.
-        ticks: labelled values; round numbers if None.
-        grid: whether lines lead from its ticks over the figure.
-        top: whether a horizontal axis stands above the figure.
-    """
+    """One axis of a figure; without range or ticks it has those of its points, with round numbers."""
 
     title: str
     range: tuple[Number, Number] | None = None
@@ -99,13 +85,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure.
-
-    Attributes:
-        name: identifies it within a page.
-        description: what is to be seen, for those who do not see it.
-        height: in pixels.
-    """
+    """A figure; ``name`` identifies it within a page, and ``description`` is for those who do not see it."""
 
     name: str
     title: str
@@ -118,23 +98,14 @@ class Figure:
 
 
 def label(value: object, longest: int = _LONGEST) -> str:
-    """Return a text as a short label; right-to-left letters do not reorder what stands beside them.
-
-    Example:
-        >>> label("<b>age</b> & more", longest=10)
-        '<b>age</b…'
-    """
+    """Return a text as a short label; right-to-left letters do not reorder what stands beside them."""
     shown = clean(value, longest)
     mixed = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in shown)
     return f"\u2068{shown}\u2069" if mixed else shown
 
 
 def by_batch_size(name: str, records: Sequence[Record], title: str, size: str = "batch size") -> Figure:
-    """Return accuracy against batch size, attacks with their intervals and baselines.
-
-    Args:
-        records: scores under one defense, see ``frames.scores``.
-    """
+    """Return accuracy against batch size under one defense, attacks with their intervals and baselines."""
     return _against(name, records, title, "batch_size", size, f"{size.capitalize()} (records behind one message)")
 
 
@@ -191,59 +162,50 @@ def _against(
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return for each column what the best baseline and the attack read, as two marks joined by a line.
-
-    Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
-    """
-    shown = list(records[:MOST_COLUMNS])
-    places = _places(shown)
-    names = [_starred(record) for record in shown]
+    """Return for each column what the best baseline and the attack read, as two marks joined by a line."""
+    places = _places(records)
+    names = [_starred(record) for record in records]
     words = [
         f"{name}: read {percent(record['mean'])} {_between(record)}, best baseline {percent(record['baseline'])}, "
         f"lift {points(record['lift'])} points"
-        for name, record in zip(names, shown, strict=True)
+        for name, record in zip(names, records, strict=True)
     ]
     joined_x: list[float | None] = []
     joined_y: list[float | None] = []
-    for place, record in zip(places, shown, strict=True):
+    for place, record in zip(places, records, strict=True):
         if record["baseline"] is not None:
             joined_x += [100 * record["baseline"], 100 * record["mean"], None]
             joined_y += [place, place, None]
-    baselines = [None if record["baseline"] is None else 100 * record["baseline"] for record in shown]
-    means = [100 * record["mean"] for record in shown]
+    baselines = [None if record["baseline"] is None else 100 * record["baseline"] for record in records]
+    means = [100 * record["mean"] for record in records]
     attack = Marks("--series-1", 10)
     data = [
         Curve("", joined_x, joined_y, Stroke("--series-1-soft", 5)),
         Curve("best baseline", baselines, places, marks=Marks(_BASELINE, 9, "diamond-open"), words=words),
-        Curve("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(shown)),
+        Curve("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(records)),
     ]
-    marked = [record for record in shown if record["sensitive"]]
-    gains = [record for record in shown if record["lift"] is not None]
+    marked = [record for record in records if record["sensitive"]]
+    gains = [record for record in records if record["lift"] is not None]
     top = max(gains, key=lambda record: record["lift"], default=None)
     seen = f"{len(records)} columns, {len(marked)} of them sensitive."
     if top is not None:
         seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
     x = Axis("Cells of the column that are right (%)", _RATE)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(records)))
 
 
 def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record | None]], title: str) -> Figure:
-    """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
-
-    Args:
-        columns: records of each column, one a setting; None where it has no figure there.
-    """
-    shown = list(columns[:MOST_COLUMNS])
-    names = [_starred(next(record for record in column if record is not None)) for column in shown]
+    """Return the lift of every column (None: no figure) in every setting, as a grid of shaded and numbered fields."""
+    names = [_starred(next(record for record in column if record is not None)) for column in columns]
     lifts = [
         [None if record is None or record["lift"] is None else 100 * record["lift"] for record in column]
-        for column in shown
+        for column in columns
     ]
     texts = [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts]
     seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
-    data = [Heat(range(len(settings)), _places(shown), lifts, texts)]
+    data = [Heat(range(len(settings)), _places(columns), lifts, texts)]
     x = Axis("", ticks=list(enumerate(settings)), grid=False, top=True)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(columns)))
 
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -343,11 +305,8 @@ def frontier(
 ) -> Figure:
     """Return leakage against how well the task is learnt, marks of one defense joined and numbered by batch size.
 
-    Args:
-        records: settings, see ``frames.frontier``.
-        horizontal: title of the axis with the task.
-        size: what batch sizes are called, where they differ, so that marks are numbered by them; else None.
-        error: whether the task is measured by an error, which is no rate.
+    ``size`` is what batch sizes are called, None where they do not differ; ``error`` is whether the task's metric is no
+    rate.
     """
     scale = 1.0 if error else 100.0
     drawn = [record for record in records if record["closed"] is not None]
@@ -421,7 +380,7 @@ def _color(i: int) -> str:
 def _between(record: Record) -> str:
     if record["low"] is None:
         return "(no interval)"
-    return f"[{100 * record['low']:.1f}, {100 * record['high']:.1f}]"
+    return span(record["low"], record["high"], record.get("n"))
 
 
 def _errors(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seepage.report import grids
+from seepage.report.cells import truth_and_guess
 from seepage.report.frames import setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
 from seepage.results.examples import Cell
 from seepage.tabular.infer import Inferred
-from seepage.text import clean, listed, shown_value
+from seepage.text import clean, listed
 
 # Cells of the example record, those of sensitive columns first.
 _CELLS = 5
@@ -24,14 +27,9 @@ def not_tested(result: AuditResult) -> str:
 
 
 def left_out(inferred: Inferred | None) -> list[str]:
-    """Return the columns that the audit leaves out, in a sentence; empty for none.
-
-    Args:
-        inferred: origin of the schema; None where it was not inferred.
-    """
-    names = (
-        [] if inferred is None else [clean(column.name) for column in inferred.columns if column.taken == "left out"]
-    )
+    """Return the columns that the audit leaves out, in a sentence; empty for none."""
+    columns = () if inferred is None else inferred.columns
+    names = [clean(column.name) for column in columns if column.taken == "left out"]
     if not names:
         return []
     more = len(names) - _NAMES
@@ -55,6 +53,5 @@ def example(result: AuditResult) -> Grid | None:
 
 
 def _line(cell: Cell) -> list[GridCell]:
-    name, truth = clean(cell.column, 32), shown_value(cell.truth, 32)
-    guess = grids.MISSING if cell.guess is None else shown_value(cell.guess, 32)
-    return [GridCell(name, name), GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong")]
+    name = clean(cell.column, 32)
+    return [GridCell(name, name), *(replace(read, behind="") for read in truth_and_guess(cell, 32))]

@@ -1,20 +1,16 @@
-"""An audit's figures as tidy records, one a line of a table or a point of a plot: what figures and tables are made of.
-
-Records are plain dictionaries of numbers and texts as they come out of the audit; nothing is escaped or
-rounded here. Missing is None.
-"""
+"""An audit's figures as records of plain numbers and texts, of which figures and tables are made; missing is None."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
 from seepage.assessment.evidence import Evidence
-from seepage.assessment.intervals import Estimate, ratio
+from seepage.assessment.intervals import ratio
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.tolerances import tolerance
 from seepage.results.checks.finding import Finding
@@ -41,21 +37,11 @@ def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
 def overview(
     rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label: str | None = None, apart: bool = False
 ) -> list[Record]:
-    """Return for each setting what its strongest attack reads and the verdict on it.
+    """Return for each setting what its strongest attack reads and the verdict on it; attack is None where none ran.
 
-    Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
-    closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran. ``of`` is
-    None where these are of all cells, else the column that alone was attacked. ``label`` is the same of the label's
-    strongest attack, None without one, and label_mean and label_tier are two of its figures; tier, closed, closed_low
-    and upper are those of the graver of both verdicts, and ``by_label`` is whether the label's closed gap is that.
-
-    Args:
-        label: name of the column of labels, where they are a secret.
-        apart: whether the verdict on the label stands apart from that on the cells.
-
-    Example:
-        >>> overview([])
-        []
+    ``of`` is None where figures are of all cells, else the column that alone was attacked. ``label`` holds the same of
+    the label's strongest attack. Unless the verdict on the label stands ``apart``, tier and closed gap are those of the
+    graver of both verdicts, and ``by_label`` is whether that is the label's.
     """
     records = []
     for setting in settings(rows):
@@ -68,7 +54,7 @@ def overview(
         if labels is not None and cells is None:
             record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label, "by_label": True}
         elif labels is not None and cells is not None and not apart:
-            rated = verdict(cells, _row_of(own, "exact_match"), findings, _row_of(own, "certified"))
+            rated = verdict(cells, row_of(own, "exact_match"), findings, row_of(own, "certified"))
             both = graver(rated, verdict(labels, findings=findings))
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
             record["by_label"] = both.closed != rated.closed
@@ -85,9 +71,9 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
-    exact = _row_of(own, "exact_match")
-    rated = verdict(score, exact, findings, _row_of(own, "certified"))
-    parts = {name: _row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
+    exact = row_of(own, "exact_match")
+    rated = verdict(score, exact, findings, row_of(own, "certified"))
+    parts = {name: row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": rated.closed,
@@ -100,8 +86,9 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     }
 
 
-def _row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
-    return next((row for row in rows if row.metric == metric and row.column is None), None)
+def row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
+    """Return the row of a metric over all cells, None without one."""
+    return next(iter(pick(rows, metric=metric, column=None)), None)
 
 
 def worst(overviews: Sequence[Record]) -> Record | None:
@@ -141,46 +128,34 @@ def columns(
     sensitive: Sequence[str] = (),
     schema: Schema | None = None,
 ) -> list[Record]:
-    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift.
-
-    Args:
-        schema: schema of the table, for kind, tolerance and place of its columns; None where the rows are no table.
-    """
+    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
     here = at(rows, setting)
     attack = strongest(here, *setting)
     schema_columns = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
     places = list(schema_columns)
     scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
+    where = {"batch_size": setting[0], "defense": setting[1], "attack": attack}
     records = []
     for name, row in scored.items():
         if name is None:
             continue
-        column = schema_columns.get(name)
-        records.append(
-            {
-                "batch_size": setting[0],
-                "defense": setting[1],
-                "attack": attack,
-                "position": None if column is None else places.index(name) + 1,
-                "column": name,
-                "kind": None if column is None else column.kind,
-                "sensitive": name in sensitive,
-                "tolerance": None if column is None else tolerance(column),
-                **_scored(row, [], findings),
-            }
-        )
-    return sorted(
-        records,
-        key=lambda record: (not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])),
-    )
+        about: Record = {"position": None, "kind": None, "tolerance": None}
+        if (column := schema_columns.get(name)) is not None:
+            about = {"position": places.index(name) + 1, "kind": column.kind, "tolerance": tolerance(column)}
+        marked = {"column": name, "sensitive": name in sensitive}
+        records.append({**where, **about, **marked, **_scored(row, [], findings)})
+
+    def place(record: Record) -> tuple[bool, float]:
+        return not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])
+
+    return sorted(records, key=place)
 
 
 def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
     """Return the accuracy of cells binned by the attacker's own certainty, by kind of column.
 
-    Discrete cells are binned by certainty, 1 less the normalised entropy, in tenths; continuous ones, whose
-    entropy has no scale, by tenths of their rank (1 the most certain). Each has kind, bin, certainty (mean of
-    the bin's cells), mean, low, high (over victims), cells and n.
+    Discrete cells are binned by certainty, 1 less the normalised entropy, in tenths; continuous ones, whose entropy has
+    no scale, by tenths of their rank (1 the most certain).
     """
     records = []
     for kind, certainty, right in _by_kind(evidence, schema):
@@ -188,61 +163,39 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
         for position in range(BINS):
             within = edges == position
             cells = within.sum(axis=1)
-            if not cells.any():
-                continue
-            estimate = _share((right & within).sum(axis=1), cells)
-            records.append(
-                {
-                    "kind": kind,
-                    "bin": position,
-                    "from": position / BINS,
-                    "to": (position + 1) / BINS,
-                    "certainty": float(certainty[within].mean()),
-                    **_estimated(estimate),
-                    "cells": int(cells.sum()),
-                }
-            )
+            if cells.any():
+                ends = {"from": position / BINS, "to": (position + 1) / BINS}
+                figures = {"certainty": float(certainty[within].mean()), **_share((right & within).sum(axis=1), cells)}
+                records.append({"kind": kind, "bin": position, **ends, **figures, "cells": int(cells.sum())})
     return records
 
 
 def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Record]:
-    """Return how accurate the most certain share of the cells is, for shares up to all of them.
-
-    Cells of equal certainty count with their mean accuracy, whatever their order. Each has kind, share,
-    mean and cells.
-    """
+    """Return how accurate the most certain share of the cells is; equally certain ones count with their mean."""
     records = []
-    for kind, certainty, right in _by_kind(evidence, schema):
-        ranked = ~np.isnan(certainty)
-        running = _running(certainty[ranked], right[ranked])
+    for kind, running in _running(evidence, schema):
         for count in np.unique(np.ceil(np.linspace(0, 1, points + 1)[1:] * len(running)).astype(int)):
-            records.append(
-                {
-                    "kind": kind,
-                    "share": float(count / len(running)),
-                    "mean": float(running[count - 1] / count),
-                    "cells": int(count),
-                }
-            )
+            share, mean = float(count / len(running)), float(running[count - 1] / count)
+            records.append({"kind": kind, "share": share, "mean": mean, "cells": int(count)})
     return records
 
 
 def sure(evidence: Evidence, schema: Schema, level: float = SURE) -> dict[str, float]:
     """Return by kind the largest share of cells, from the most certain down, of which ``level`` are right."""
     cells = {}
-    for kind, certainty, right in _by_kind(evidence, schema):
-        ranked = ~np.isnan(certainty)
-        running = _running(certainty[ranked], right[ranked])
+    for kind, running in _running(evidence, schema):
         good = np.flatnonzero(running / np.arange(1, len(running) + 1) >= level)
         cells[kind] = float((good[-1] + 1) / len(running)) if len(good) else 0.0
     return cells
 
 
-def _running(certainty: Float[np.ndarray, " cell"], right: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
-    """Return the number of right cells among the most certain ones, ties at their mean."""
-    _, inverse, counts = np.unique(-certainty, return_inverse=True, return_counts=True)
-    means = np.bincount(inverse, weights=right) / counts
-    return np.repeat(means, counts).cumsum()
+def _running(evidence: Evidence, schema: Schema) -> Iterator[tuple[str, Float[np.ndarray, " cell"]]]:
+    """Yield by kind the number of right cells among the most certain ones, ties at their mean."""
+    for kind, certainty, right in _by_kind(evidence, schema):
+        ranked = ~np.isnan(certainty)
+        _, inverse, counts = np.unique(-certainty[ranked], return_inverse=True, return_counts=True)
+        means = np.bincount(inverse, weights=right[ranked]) / counts
+        yield kind, np.repeat(means, counts).cumsum()
 
 
 def _by_kind(
@@ -276,11 +229,7 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
 
     Sensitive columns come first, then those that the best baseline gets least often; within a column the cells of which
     the attacker is most certain, by their uncertainty to two decimals. Cells of columns that a baseline always gets are
-    nothing that leaked. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete),
-    spread in standard deviations (continuous), baseline, and truth and guess where evidence holds them.
-
-    Args:
-        baselines: accuracy of the best baseline by column.
+    nothing that leaked.
     """
     if evidence.uncertainty is None:
         return []
@@ -336,11 +285,7 @@ def _value(
 
 
 def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
-    """Return the accuracy on records of each category, by column.
-
-    Args:
-        least: number of records below which categories are pooled, so that a rate never speaks of single people.
-    """
+    """Return the accuracy by category; those of fewer than ``least`` records are pooled, for privacy."""
     records = []
     for column, categories in evidence.groups.items():
         small = [counts for counts in categories.values() if 0 < counts[0] < least * width]
@@ -366,8 +311,7 @@ def _group(column: str, category: object, cells: int, right: int, width: int, po
 def rarity(evidence: Evidence) -> list[Record]:
     """Return the accuracy by quarter of the records' rarity, the most common records first.
 
-    Each has quarter (1 to 4), from and to (mean self-information of a record's cells, nats), mean, low, high
-    (over victims), n and records. Nothing below eight records or where all are equally rare.
+    Rarity is the mean self-information of a record's cells (nats). Nothing below eight records or where all are equal.
     """
     rare = evidence.rarity.astype(float)
     if rare.size < 8 or np.ptp(rare) == 0:
@@ -378,40 +322,24 @@ def rarity(evidence: Evidence) -> list[Record]:
     records = []
     for position in range(4):
         within = quarter == position
-        if not within.any():
-            continue
-        right = (evidence.right & within[..., None]).sum(axis=(1, 2))
-        estimate = _share(right, within.sum(axis=1) * width)
-        records.append(
-            {
-                "quarter": position + 1,
-                "from": float(rare[within].min()),
-                "to": float(rare[within].max()),
-                **_estimated(estimate),
-                "records": int(within.sum()),
-            }
-        )
+        if within.any():
+            right = (evidence.right & within[..., None]).sum(axis=(1, 2))
+            ends = {"from": float(rare[within].min()), "to": float(rare[within].max())}
+            figures = _share(right, within.sum(axis=1) * width)
+            records.append({"quarter": position + 1, **ends, **figures, "records": int(within.sum())})
     return records
 
 
-def _share(right: np.ndarray, cells: np.ndarray) -> Estimate:
-    return ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
-
-
-def _estimated(estimate: Estimate) -> Record:
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+def _share(right: np.ndarray, cells: np.ndarray) -> Record:
+    estimate = ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
+    return {name: getattr(estimate, name) for name in ("mean", "low", "high", "n")}
 
 
 def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Sequence[str]) -> list[Record]:
-    """Return leakage beside how well the task is learnt, one a setting where that was measured.
+    """Return leakage beside how well the task is learnt (by the first metric measured), one a setting.
 
-    To the fields of ``overview`` come task_metric, task, task_low, task_high, task_n and task_baseline; and epsilon,
-    label_epsilon, delta, steps and accountant of what the defense guarantees to single records (epsilon) and labels
-    over that training, None where it guarantees nothing. message_epsilon, measured_low and measured_high are the
-    epsilon of one message in closed form, and the interval of what canaries show of it.
-
-    Args:
-        utility: metrics that say how well the task is learnt, the preferred one first.
+    epsilon and label_epsilon are what a defense guarantees to records and labels over that training. message_epsilon is
+    that of one message in closed form; measured_low and measured_high are the interval of what canaries show of it.
     """
     records = []
     for record in overviews:
@@ -423,18 +351,8 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
         learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
         if learnt:
             row = learnt[0]
-            records.append(
-                {
-                    **record,
-                    "task_metric": row.metric,
-                    "task": row.mean,
-                    "task_low": row.low,
-                    "task_high": row.high,
-                    "task_n": row.n,
-                    "task_baseline": row.baseline,
-                    **_guarantee(row, about),
-                }
-            )
+            task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "n", "baseline")}
+            records.append({**record, "task": row.mean, **task, **_guarantee(row, about)})
     return records
 
 
@@ -444,12 +362,7 @@ def is_error(metric: str) -> bool:
 
 
 def task_name(metric: str) -> str:
-    """Return a metric of the task in words.
-
-    Example:
-        >>> [task_name(metric) for metric in ("task_accuracy", "auc", "task_rmse")]
-        ['Task accuracy', 'AUC', 'Task error (RMSE)']
-    """
+    """Return a metric of the task in words."""
     if is_error(metric):
         return "Task error (RMSE)"
     return "AUC" if metric == "auc" else metric.replace("_", " ").capitalize()
@@ -460,12 +373,13 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     privacy = task.settings.get("privacy") or {}
     measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
     shown = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
-    canaries = next(iter(pick(about, metric="empirical_epsilon")), None)
+    canaries = row_of(about, "empirical_epsilon")
+    of_message = (None, None, None)
+    if canaries is not None:
+        of_message = (canaries.settings["accounted"], canaries.low, canaries.high)
     return {
         "label_epsilon": None,
-        "message_epsilon": None if canaries is None else canaries.settings["accounted"],
-        "measured_low": None if canaries is None else canaries.low,
-        "measured_high": None if canaries is None else canaries.high,
+        **dict(zip(("message_epsilon", "measured_low", "measured_high"), of_message, strict=True)),
         **shown,
         **{name: value for name, value in measured.items() if value is not None},
     }

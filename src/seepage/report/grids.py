@@ -1,4 +1,4 @@
-"""HTML tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
+"""Tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from seepage.report.frames import Record
 from seepage.results.verdict import GRAVITY, gravest
-from seepage.text import bounds_of_alike, clean, percent, points, span
+from seepage.text import alike, at_least, bounds_of_alike, clean, percent, points, span
 
 LONGEST = 80
 NUMBER = "number"
@@ -18,13 +18,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell.
-
-    Attributes:
-        sort: value by which its column sorts; None for a missing value, which sorts last either way.
-        kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
-        behind: what stands behind the text and is none of the table's.
-    """
+    """One cell; a missing value (``sort`` is None) sorts last either way, and ``kind`` is a word for its style."""
 
     text: str
     sort: float | str | None
@@ -34,11 +28,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
-
-    Attributes:
-        align: ``number`` columns stand to the right.
-    """
+    """One column; ``number`` columns stand to the right."""
 
     title: str
     cell: Callable[[Record], GridCell]
@@ -61,13 +51,7 @@ class Grid:
 
 
 def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
-    """Return a table of records.
-
-    Example:
-        >>> made = grid("Scores", [text("Attack", "attack"), share("Right", "mean")], [{"attack": "a", "mean": 0.5}])
-        >>> [cell.text for cell in made.rows[0]]
-        ['a', '50.0%']
-    """
+    """Return a table of records."""
     return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note)
 
 
@@ -81,12 +65,7 @@ def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], n
 def text(
     title: str, key: str, longest: int = LONGEST, mark: str | None = None, marks: Mapping[str, str] | None = None
 ) -> Column:
-    """Return a column of texts.
-
-    Args:
-        mark: field that puts its name behind the text where it is true; None for none.
-        marks: what stands behind some texts.
-    """
+    """Return a column of texts; a text is followed by ``mark`` where that field is true, or by its own of ``marks``."""
 
     def cell(record: Record) -> GridCell:
         value = record[key]
@@ -136,11 +115,13 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
         if record[low] is None or record[high] is None:
             return GridCell(MISSING, None, "missing")
         if scale == 100.0:
-            # A difference has no bound of its own where all victims are alike.
-            count = record.get("n") if (low, high) == ("low", "high") else None
+            # A difference has no count, and no bound of its own where all victims are alike.
+            count = record.get(low.replace("low", "n"))
             least = closed_of_alike(record) if (low, high) == ("closed_low", "upper") else None
-            text = span(record[low], record[high], count) if least is None else f"[at least {100 * least:.1f}]"
+            text = span(record[low], record[high], count) if least is None else at_least(least)
             return GridCell(text, float(record[low]))
+        if record[low] == record[high]:
+            return GridCell("[all alike]", float(record[low]))
         return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
 
     return Column(title, cell)
@@ -154,10 +135,12 @@ def closed_of_alike(record: Record) -> float | None:
         >>> round(closed_of_alike(alike), 3)
         0.383
     """
-    if record["closed_low"] is None or record["closed_low"] != record["upper"] or (record["baseline"] or 0.0) >= 1:
+    own = record["label"] if record.get("by_label") and record.get("label") else record
+    baseline = own["baseline"] or 0.0
+    if record["closed_low"] is None or not alike(record["closed_low"], record["upper"]) or baseline >= 1:
         return None
-    least, _ = bounds_of_alike(record["mean"], record["n"])
-    return (least - (record["baseline"] or 0.0)) / (1 - (record["baseline"] or 0.0))
+    least, _ = bounds_of_alike(own["mean"], own["n"])
+    return (least - baseline) / (1 - baseline)
 
 
 def tier(title: str, key: str = "tier") -> Column:

@@ -1,7 +1,7 @@
 """One self-contained page: style, script and figures (SVG) are part of the file, and nothing is fetched.
 
-Everything that comes from a table is escaped by the templates and isolated from its surroundings' writing direction;
-a content security policy allows this page's own scripts by their digests and no others.
+Whatever comes from a table is escaped and isolated from its surroundings' writing direction; a content security policy
+allows this page's own scripts alone, by their digests.
 """
 
 from __future__ import annotations
@@ -45,13 +45,7 @@ class AuditPart:
 def write_html(
     path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, object], private: bool | None = None
 ) -> None:
-    """Write the report of a run as one file.
-
-    Args:
-        path: file, usually ``report.html`` in the run folder.
-        provenance: origin of the figures, see ``seepage.run.provenance``.
-        private: whether only the owner may read it; follows from the tables if None.
-    """
+    """Write the report of a run as one file, for its owner alone where a table is one's own or ``private`` says so."""
     own = any(report.audit.own for report in reports) if private is None else private
     write_whole(path, render(reports, provenance), own)
 
@@ -80,27 +74,6 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
         heads=list(zip(parts, heads, strict=True)),
         provenance=flattened(provenance),
         own=any(report.audit.own for report in reports),
-    )
-
-
-def captured_page(first: Sequence[Section], report: AuditResult | None, provenance: Mapping[str, object]) -> str:
-    """Return the page of captured messages.
-
-    Args:
-        report: the same as an audit; None where nothing could be attacked.
-    """
-    title = "Captured updates" if report is None else f"Audit of {clean(report.audit.about.dataset)}"
-    return page(
-        "report.html",
-        title,
-        lead="" if report is None else report.audit.about.lead,
-        parts=[AuditPart("audit-1", title, [*first, *([] if report is None else sections(report))])],
-        several=False,
-        over_rounds=None,
-        overall=None,
-        heads=[],
-        provenance=flattened(provenance),
-        own=True,
     )
 
 

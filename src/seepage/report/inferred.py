@@ -19,12 +19,9 @@ _WIDE = 400
 
 
 def show_inferred(console: Console, inferred: Inferred, all_columns: bool = False) -> None:
-    """Print a line a column: what it was taken for and why. Those to look at come first.
+    """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
 
-    These are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
-
-    Args:
-        all_columns: whether the other columns follow, and are not only counted.
+    To look at are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
     """
     target = inferred.schema.target.name
     sensitive = {column.name for column in inferred.schema.columns if column.sensitive}

@@ -12,7 +12,6 @@ from seepage.report.result import AuditResult
 from seepage.results.checks.every import CHECKS
 from seepage.results.checks.finding import Finding
 from seepage.results.gate import Decision, figure_in_words
-from seepage.run.limits import Standing
 from seepage.text import clean, points
 
 _LONGEST = 2000
@@ -34,12 +33,9 @@ class _Case:
 def junit(reports: Sequence[AuditResult], page: Path | None = None) -> str:
     """Return JUnit XML: a suite for each audit, a case for its gate, for each limited figure and for each check.
 
-    A suite has no failure and no error exactly where the exit status of the command is 0. A gate that is shown to be
-    above its limit is a failure. What stays undecided, and failed jobs, are errors: the question has no answer.
-    Findings of checks are the output of their case, since the gate weighs them itself.
-
-    Args:
-        page: path of the HTML report; None for none.
+    A suite has no failure and no error exactly where the exit status of the command is 0. A gate shown to be above its
+    limit is a failure; what stays undecided, and failed jobs, are errors. Findings are the output of their case, since
+    the gate weighs them itself.
     """
     root = ElementTree.Element("testsuites", name="seepage")
     cases_of_all: list[_Case] = []
@@ -97,17 +93,14 @@ def _gate(report: AuditResult, decision: Decision) -> list[_Case]:
     cases = [_Case("gate", f"leakage stays below {limit}", state, "" if state is None else line, line)]
     for standing in decision.figures:
         # A gate that passed is about its figures alone; one that did not says of each whether it is the reason.
-        own = None if standing.below else "failure" if _is_above(standing, gate.above, decision) else "error"
+        above = standing.above or (decision.outcome == "failed" and standing.mean > gate.above)
+        own = None if standing.below else "failure" if above else "error"
         words = (
             f"mean lift {points(standing.mean)} points, at most {points(standing.upper)}, n={standing.n}; limit {limit}"
         )
         name = clean(figure_in_words(standing.figure, report.audit), 400)
         cases.append(_Case("gate.figures", name, own, "" if own is None else words, words))
     return cases
-
-
-def _is_above(standing: Standing, limit: float, decision: Decision) -> bool:
-    return standing.above or (decision.outcome == "failed" and standing.mean > limit)
 
 
 def _check(code: str, lacking: str | None, findings: Sequence[Finding]) -> _Case:

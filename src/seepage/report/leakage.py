@@ -45,7 +45,7 @@ def leakage_section(result: AuditResult) -> Section:
         "attack is compared with the best baseline on the very same cells."
     ]
     caption = f"Attacks and baselines with 95% intervals: {clean(result.audit.about.secret, 200)}"
-    drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, records, caption)]
+    drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, "defenses", records, caption)]
     if result.sized:
         words.insert(0, "The more records stand behind one message, the harder they are to tell apart.")
     return Section("leakage", title, words, figures=drawn)
@@ -65,8 +65,7 @@ def labels_section(result: AuditResult) -> Section | None:
         + ("stands apart, since another party attacks it." if about.label_attacker else "counts as that on the cells.")
     ]
     caption = f"Attacks and baselines with 95% intervals: the label {clean(about.label)}"
-    drawn = figures.by_defense("labels", [record for record in records if record["kind"] != "about"], caption)
-    return Section("labels", title, words, figures=[(drawn, _scores_grid(result, caption, records))])
+    return Section("labels", title, words, figures=[_by_defense(result, "labels", records, caption)])
 
 
 def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
@@ -74,10 +73,10 @@ def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -
     return grids.filled(caption, columns, records)
 
 
-def _by_defense(result: AuditResult, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
+def _by_defense(result: AuditResult, name: str, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
     # A measurement of the deployment itself is neither attack nor baseline.
     drawn = [record for record in records if record["kind"] != "about"]
-    return figures.by_defense("defenses", drawn, caption), _scores_grid(result, caption, records)
+    return figures.by_defense(name, drawn, caption), _scores_grid(result, caption, records)
 
 
 def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[tuple[Figure, Grid]]:
@@ -182,7 +181,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
-        *closed_columns(result),
+        *closed_columns(),
     ]
     if not records:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]
@@ -251,7 +250,7 @@ def canary_words(records: Sequence[Record]) -> list[str]:
 def advice_section(result: AuditResult) -> Section:
     """Return the smallest change that keeps leakage below each bound."""
     title = "What to change"
-    attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
+    attacked = result.attacked
     if not attacked:
         return empty("advice", title, "Without a result there is nothing to advise.")
     marked = any(record["sensitive"] for own in result.by_column.values() for record in own)

@@ -36,11 +36,7 @@ def compact(result: AuditResult) -> str:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a report, which notebooks show.
-
-    Attributes:
-        description: what is to be seen, for those who do not see it.
-    """
+    """A figure of a report, which notebooks show; its description is for those who do not see it."""
 
     title: str
     description: str
@@ -60,15 +56,7 @@ class Picture:
 
 
 def drawn(figure: Figure) -> Picture:
-    """Return a figure of the page in its light colours, as a picture of its own.
-
-    Example:
-        >>> from seepage.report.figures import Axis, Marks, Curve
-        >>> point = Curve("a", [1], [2], marks=Marks("--series-1", 8))
-        >>> picture = drawn(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
-        >>> picture, "var(" in picture.svg
-        (Picture('One'), False)
-    """
+    """Return a figure of the page in its light colours, as a picture of its own."""
     colours = _palette()
     style = f"font:12.5px system-ui,sans-serif;fill:{colours['--text']};background:{colours['--page']}"
     svg = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], draw(figure))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -24,16 +23,7 @@ _REPORT = 2.0
 
 
 class Bar(Listener):
-    """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute.
-
-    What is about to be run, and about how long it takes, is said in a line on either.
-
-    Example:
-        >>> import io
-        >>> with Bar(Console(file=io.StringIO())) as bar:
-        ...     bar.begin(2.0, jobs=1)
-        ...     bar.advance(1.0)
-    """
+    """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -56,9 +46,7 @@ class Bar(Listener):
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def planned(self, plan: Plan) -> None:
@@ -133,11 +121,7 @@ def _longest(plan: Plan) -> list[str]:
 
 
 def outlook(plan: Plan, spent: float = 0.0) -> str:
-    """Return what is about to be run and about how long it takes, and what was measured before, in a line.
-
-    Args:
-        spent: seconds of start-up and planning, which count.
-    """
+    """Return what is about to be run, how long it takes and what was measured before; ``spent`` seconds count too."""
     unit = plan.audits[0].spec.unit if plan.audits else "unit"
     if plan.jobs:
         several = "" if plan.workers == 1 else f" with {plan.workers} at a time"

@@ -25,7 +25,7 @@ from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
 from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Schema
-from seepage.text import clean, lowered
+from seepage.text import clean, how_many, lowered
 
 # Where nearly every cell is right, all that is to be compared is alike.
 _NEARLY_ALL = 0.98
@@ -33,17 +33,7 @@ _NEARLY_ALL = 0.98
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
-
-    Attributes:
-        runs: what each attack and baseline got out of each configuration's units.
-        findings: what the audit's own checks found; None where they were not run.
-        control: results of the positive control; None where none was run.
-        negative: results of the negative control; None where none was run.
-        decision: what the gate says; None without one.
-        contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
-            a mistake in seepage, after which nothing counts as certified.
-    """
+    """What an audit found; ``findings`` and results of controls are None where they were not run, see ``Facts``."""
 
     audit: Audit
     rows: Sequence[ResultRow]
@@ -107,9 +97,19 @@ class AuditResult:
         return [run for run in self.runs if run.failures and run.configuration in counts]
 
     @property
-    def unit_count(self) -> int:
-        """Number of units that figures may rest on: never fewer than an earlier run measured."""
-        return max([self.audit.units, *(len(run.units) for run in self.runs if run.is_attack)])
+    def units_run(self) -> str:
+        """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
+        wanted, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
+        of = how_many(wanted, self.audit.spec.unit)
+        counts = list(filter(None, attacks))
+        if not counts:
+            return f"none of {of}" if attacks else of
+        least, most = min(counts), max(counts)
+        number = f"{least}" if least == most else f"{least} to {most}"
+        if most < wanted or least < wanted == most:
+            return f"{number} of {of}"
+        words = how_many(most, self.audit.spec.unit)
+        return f"{words} in each configuration" if least == most else f"{least} to {words}"
 
     @cached_property
     def examples(self) -> list[Example]:
@@ -120,9 +120,7 @@ class AuditResult:
         return [
             example
             for of, evidence in self.evidence.items()
-            for example in examples(
-                self.schema_of(evidence), dataset.statistics, evidence, dataset.name, self.audit.about.model, of
-            )
+            for example in examples(self.schema_of(evidence), dataset.statistics, evidence, of)
         ]
 
     @cached_property
@@ -147,7 +145,7 @@ class AuditResult:
     @property
     def not_reached(self) -> list[Setting]:
         """Configurations in which no attack has a figure, by batch size and defense."""
-        figured = {setting_of(overview) for overview in self.overviews if overview["attack"] is not None}
+        figured = set(map(setting_of, self.attacked))
         configured = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
         return [setting for setting in configured if setting not in figured]
 
@@ -163,16 +161,18 @@ class AuditResult:
         return frames.overview(self.rows, self.all_findings, about.label, about.label_attacker is not None)
 
     @property
+    def attacked(self) -> list[Record]:
+        """The configurations in which an attack has a figure."""
+        return [overview for overview in self.overviews if overview["attack"] is not None]
+
+    @property
     def worst(self) -> Record | None:
         """The configuration in which most leaks, see ``frames.worst``; None without attacks."""
         return frames.worst(self.overviews)
 
     @property
     def reference(self) -> Record | None:
-        """The configuration that the headline is about: the one in which most leaks of those without a defense.
-
-        Of all where each has a defense; None without attacks.
-        """
+        """The configuration of the headline: of those without a defense, or of all, the one in which most leaks."""
         return (
             frames.worst([overview for overview in self.overviews if overview["defense"] == UNDEFENDED]) or self.worst
         )
@@ -194,8 +194,7 @@ class AuditResult:
     def by_column(self) -> dict[Setting, list[Record]]:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
         shared = (self.all_findings, self.audit.about.sensitive, self.audit.schema)
-        figured = [setting_of(overview) for overview in self.overviews if overview["attack"] is not None]
-        return {setting: frames.columns(self.rows, setting, *shared) for setting in figured}
+        return {setting: frames.columns(self.rows, setting, *shared) for setting in map(setting_of, self.attacked)}
 
     @cached_property
     def frontier(self) -> list[Record]:
@@ -235,7 +234,7 @@ class AuditResult:
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 
-    def not_tried(self, setting: Setting, attack: str | None) -> str | None:
+    def not_tried(self, setting: Setting, attack: str) -> str | None:
         """Return that a stronger attack was not tried in a configuration, and the code of the finding; None if not."""
         for finding in self.all_findings:
             if finding.code in LOWER_BOUNDS and finding.concerns(*setting, attack):
@@ -276,9 +275,8 @@ class AuditResult:
     def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
         """Return the configuration with the most leakage among those whose evidence has the field ``wanted``.
 
-        Args:
-            mixed: whether a configuration in which nearly every cell is right is passed over for another, since all
-                that is to be compared is alike there.
+        With ``mixed``, one in which nearly every cell is right is passed over, since all that is to be compared is
+        alike there.
         """
         having = []
         for overview in self.overviews:

@@ -16,9 +16,8 @@ from seepage.report.junit import title_of
 from seepage.report.result import AuditResult
 from seepage.results.checks.every import CHECKS
 from seepage.results.checks.explain import explanation
-from seepage.results.checks.finding import Finding, Where
+from seepage.results.checks.finding import Where
 from seepage.results.checks.wording import place
-from seepage.results.gate import Decision
 from seepage.text import clean
 from seepage.versions import installed
 
@@ -35,11 +34,8 @@ _MOST_PLACES = 10
 def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     """Return a SARIF log: a rule for the gate and for each check, and a result for what each of them found.
 
-    Severities of checks are levels of SARIF already. A gate that failed or was refused is an error, and an undecided
-    one a warning. A gate that passed is a property of the run, as every gate is, and no result.
-
-    Args:
-        about: file that results point at: the audit's document, or else its report.
+    Severities of checks are levels of SARIF already. A gate that passed is a property of the run, as every gate is, and
+    no result. Results point at ``about``: the audit's document, or else its report.
     """
     location = _physical(about)
     results = [
@@ -47,7 +43,10 @@ def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
         for report in reports
         for result in (
             *_of_gate(report, location),
-            *(_of_check(report, finding, location) for finding in report.all_findings),
+            *(
+                _result(report, each.code, each.severity, f"{each.title}. {each.message}", each.where, location)
+                for each in report.all_findings
+            ),
         )
     ]
     rules: list[Json] = [
@@ -96,16 +95,10 @@ def _rule(code: str, level: str, title: str, words: Sequence[str]) -> dict[str, 
 
 
 def _of_gate(report: AuditResult, location: Mapping[str, Json]) -> list[dict[str, Json]]:
-    decision: Decision | None = report.decision
+    decision = report.decision
     if decision is None or decision.outcome not in _LEVELS:
         return []
     return [_result(report, GATE, _LEVELS[decision.outcome], decision.line, (), location)]
-
-
-def _of_check(report: AuditResult, finding: Finding, location: Mapping[str, Json]) -> dict[str, Json]:
-    return _result(
-        report, finding.code, finding.severity, f"{finding.title}. {finding.message}", finding.where, location
-    )
 
 
 def _result(
@@ -140,10 +133,5 @@ def _plain(words: str) -> str:
 
 
 def _text(words: str) -> str:
-    """Return a text as a message of SARIF, where braces are placeholders and ``[text](address)`` is a link.
-
-    Example:
-        >>> _text("noise:{scale: 1} [see](http://x)")
-        'noise:{{scale: 1}} [see] (http://x)'
-    """
+    """Return a text as a message of SARIF, where braces are placeholders and ``[text](address)`` is a link."""
     return _plain(words).replace("{", "{{").replace("}", "}}").replace("](", "] (")

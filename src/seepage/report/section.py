@@ -17,13 +17,7 @@ MOST_ROWS = 2000
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page.
-
-    Attributes:
-        figures: each with the table of its data.
-        kind: a word for parts with a layout of their own.
-        extra: what that layout needs.
-    """
+    """One part of a page; ``kind`` is a word for parts with a layout of their own, which needs ``extra``."""
 
     name: str
     title: str
@@ -69,11 +63,9 @@ def attack_column(result: AuditResult) -> grids.Column:
     return grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
 
 
-def closed_columns(result: AuditResult) -> list[grids.Column]:
-    """Return the columns of closed gaps: where a label counts too, it is the larger of both."""
-    both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
-    head = "Gap closed, of cells or label" if both else "Gap closed"
-    return [grids.share(head, "closed"), grids.interval("its 95% interval", "closed_low", "upper")]
+def closed_columns() -> list[grids.Column]:
+    """Return the columns of closed gaps."""
+    return [grids.share("Gap closed", "closed"), grids.interval("its 95% interval", "closed_low", "upper")]
 
 
 def task_columns(task: str, error: bool) -> list[grids.Column]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
+from seepage.needs import NEEDS, view_in_words
 from seepage.report import grids
 from seepage.report.action import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
@@ -50,12 +51,7 @@ _MOST_OF_WIDE = 500
 
 @dataclass(frozen=True)
 class Ruler:
-    """One line of the scale of verdicts.
-
-    Attributes:
-        closed: share of the gap to certainty that is closed; None without a figure.
-        lower, upper: ends of its 95% interval; None without one.
-    """
+    """One line of the scale of verdicts: the closed gap and the ends of its 95% interval."""
 
     label: str
     closed: float | None
@@ -66,7 +62,7 @@ class Ruler:
 
 def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report; those on what else could be run only where something else can be."""
-    scored, more = any(record["attack"] is not None for record in result.overviews), result.audit.repeatable
+    scored, more = bool(result.attacked), result.audit.repeatable
     filled = [
         verdict_section(result) if scored or more else None,
         _threat_model(result),
@@ -102,8 +98,10 @@ def anchored(section: Section, prefix: str) -> Section:
 def verdict_section(result: AuditResult) -> Section:
     """Return the verdict on every configuration."""
     about = result.audit.about
+    both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
+    larger = ". The gap closed is that of these cells or of the label, whichever is larger" if both else ""
     table = grids.filled(
-        f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}",
+        f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}{larger}",
         [
             *setting_columns(result),
             grids.tier("Leakage"),
@@ -112,7 +110,7 @@ def verdict_section(result: AuditResult) -> Section:
             grids.interval("95% interval"),
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
-            *closed_columns(result),
+            *closed_columns(),
             grids.share("Whole records", "exact"),
             grids.share("Label read", "label_mean"),
             grids.tier("Leakage of the label", "label_tier"),
@@ -128,8 +126,7 @@ def verdict_section(result: AuditResult) -> Section:
             overview["upper"],
             overview["tier"],
         )
-        for overview in result.overviews
-        if overview["attack"] is not None
+        for overview in result.attacked
     ]
     # The page says elsewhere how a verdict is read.
     words = summary(result, reading=False).split("\n\n")
@@ -175,8 +172,8 @@ def _threat_model(result: AuditResult) -> Section:
             "attack": entry.attack,
             "applies": "yes" if entry.applies else "no",
             "run": "yes" if entry.attack in run else "no",
-            "sees": ", ".join(entry.sees),
-            "needs": ", ".join(entry.needs),
+            "sees": " or ".join(map(view_in_words, entry.sees)),
+            "needs": ", ".join(NEEDS[need] for need in entry.needs),
             "why": entry.reason,
         }
         for entry in result.grid

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, setting_of
+from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
@@ -25,7 +25,7 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import clean, listed, lowered, percent, span
+from seepage.text import alike, clean, listed, lowered, percent, span
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -43,12 +43,7 @@ _READING = (
 
 
 class Headline(NamedTuple):
-    """The verdict on the configuration without a defense in which most leaks; on any where each has a defense.
-
-    Attributes:
-        record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
-        beside: verdict and sentence of each defense, where most leaks under it.
-    """
+    """The verdict on the configuration in which most leaks, of those without a defense if any, and on each defense."""
 
     record: Record | None
     tier: str
@@ -63,19 +58,17 @@ def headline(result: AuditResult) -> Headline:
         tier = INCOMPLETE if result.gaps else INCONCLUSIVE
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
     place = result.place(*setting_of(record))
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
-    words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
+    words = f"{place} {_doing(about, record)}"
     if record["baseline"] is not None:
         words += f"; guessing without {about.message} {_gets(about, record)}"
     words += f".{_of_missed(result, record)}"
     if record["of"] is None and (label := record["label"]) is not None:
         who = "It" if about.label_attacker is None else about.label_attacker
-        words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)})"
-        if label["baseline"] is not None:
-            words += f" (guessing: {percent(label['baseline'], 0)})"
+        guessed = "" if label["baseline"] is None else f"; guessing: {percent(label['baseline'], 0)}"
+        words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)}{guessed})"
         words += f": {label['tier']}." if about.label_attacker else "."
     weaker = [finding for finding in result.all_findings if finding.code in LOWER_BOUNDS]
     if weaker:
@@ -98,31 +91,33 @@ def _of_missed(result: AuditResult, record: Record) -> str:
     if record["upper"] is None or (least is not None and least <= 0):
         sure = f"{units}, too few to say how sure that is"
     elif least is not None:
-        sure = f"{units} show at least {100 * least:.0f}"
+        sure = f"{units} show at least {_in_hundred(least)}"
     else:
-        low, high = (round(100 * min(1.0, max(0.0, record[end]))) for end in ("closed_low", "upper"))
+        low, high = _in_hundred(record["closed_low"]), round(100 * max(0.0, record["upper"]))
         sure = f"{units}, 95% interval {low} to {high}"
-    right = round(100 * min(1.0, max(0.0, record["closed"])))
+    right = _in_hundred(record["closed"])
     are = "none are" if right == 0 else "1 is" if right == 1 else f"{right} are"
     return f" Of 100 {what} that guessing misses, {are} read ({sure})."
+
+
+def _in_hundred(rate: float) -> int:
+    return int(percent(max(0.0, rate), 0).removesuffix("%"))
 
 
 def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     """Return why there is no verdict, in a sentence; none where there is one."""
     unit = result.audit.spec.unit
     if tier == INCOMPLETE:
-        return [f"Incomplete: {result.missing((record['batch_size'], record['defense']))}."]
+        return [f"Incomplete: {result.missing(setting_of(record))}."]
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < CLUSTERS_FOR_VERDICT:
         return [_too_few(record["n"], unit)]
-    findings = [finding for finding in result.all_findings if finding.severity == "error"]
-    concerned = [
-        finding for finding in findings if finding.concerns(record["batch_size"], record["defense"], record["attack"])
-    ]
-    if concerned:
-        return [f"No verdict: {lowered(concerned[0].title)}."]
-    if why := result.not_tried((record["batch_size"], record["defense"]), record["attack"]):
+    place = (*setting_of(record), record["attack"])
+    for finding in result.all_findings:
+        if finding.severity == "error" and finding.concerns(*place):
+            return [f"No verdict: {lowered(finding.title)}."]
+    if why := result.not_tried(setting_of(record), record["attack"]):
         return [f"No verdict: {why}."]
     return [f"No verdict: audit more {unit}s."]
 
@@ -138,22 +133,15 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
-    """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
-
-    Args:
-        n: number of repetitions that it is a mean of.
-        secret: what is attacked, as an object.
-        column: column that alone was attacked; None for all.
-
-    Example:
-        >>> from seepage.settings.setting import Trials
-        >>> about = About("adult", "multi_party", "lr", trials=Trials("tells 33% from 67% of 'sex'", 10))
-        >>> read(about, 0.85, 2, "shares")
-        "tells 33% from 67% of 'sex' in 17 of 20 trials"
-    """
+    """Return the predicate of a sentence on an attacker: the share of a secret that it reads, or trials it wins."""
     if about.trials is None or mean is None or column is not None:
         return f"reads {percent(mean, digits)} of {secret}"
     return f"{about.trials.does} in {round(mean * n * about.trials.each):,} of {n * about.trials.each:,} trials"
+
+
+def _doing(about: About, record: Record) -> str:
+    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
+    return read(about, record["mean"], record["n"], secret, record["of"], 0)
 
 
 def _gets(about: About, record: Record) -> str:
@@ -165,8 +153,7 @@ def _gets(about: About, record: Record) -> str:
 def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
-    doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
+    doing = _doing(about, record)
     if about.trials is not None:
         # The headline says what.
         doing = doing.replace(about.trials.does, "does so")
@@ -184,11 +171,7 @@ def _bounds_above(findings: Sequence[Finding]) -> str:
 
 
 def summary(result: AuditResult, reading: bool = True) -> str:
-    """Return a paragraph for each configuration; never an empty text.
-
-    Args:
-        reading: whether a paragraph on how to read them follows.
-    """
+    """Return a paragraph for each configuration and, if wanted, on how to read them; never an empty text."""
     # What is read without a defense is what the others are compared with.
     ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
     sentences = [_of_setting(result, size, defense) for size, defense in ordered]
@@ -220,27 +203,25 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         return label
     own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
     score = pick(own, metric="accuracy", column=None)[0]
-    exact = pick(own, metric="exact_match", column=None)
-    proved = pick(own, metric="certified", column=None)
-    rated = verdict(score, exact[0] if exact else None, findings, proved[0] if proved else None)
+    exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
+    rated = verdict(score, exact, findings, proved)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
-    elif score.low == score.high:
+    elif alike(score.low, score.high or 0.0):
         between = f", the same for each {span(score.low, score.high, score.n)}"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
     text += _beside_baseline(score)
-    if exact and exact[0].mean is not None:
-        text += f"; {percent(exact[0].mean)} of the records come back whole"
-    if proved and proved[0].mean:
-        text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    visible = pick(own, metric="visible", column=None)
-    if visible and visible[0].mean is not None:
-        above = percent(visible[0].mean)
-        text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
+    if exact is not None and exact.mean is not None:
+        text += f"; {percent(exact.mean)} of the records come back whole"
+    if proved is not None and proved.mean:
+        text += f", and {percent(proved.mean)} are certified, under the conditions that check SEEP020 names"
+    if visible is not None and visible.mean is not None:
+        above = percent(visible.mean)
+        text += f"; {above} are in the message at all: of others the client's rounding of numbers leaves no trace"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."
@@ -298,11 +279,9 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
         # Certificates of other settings are spoken of by record.
         return []
     sentences = []
-    proved = pick(own, metric="certified_cells", column=None)
-    if proved and proved[0].mean:
-        sentences.append(
-            f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back."
-        )
+    proved = row_of(own, "certified_cells")
+    if proved is not None and proved.mean:
+        sentences.append(f"{percent(proved.mean)} of the cells are certified: only one value replays what came back.")
     left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)

@@ -29,11 +29,7 @@ _DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "12 5"
 
 @dataclass(frozen=True)
 class _Scale:
-    """Places of an axis's values.
-
-    Attributes:
-        grid: whether lines lead from its ticks over the figure.
-    """
+    """Places of an axis's values."""
 
     low: Number
     high: Number
@@ -49,14 +45,7 @@ class _Scale:
 
 
 def draw(figure: Figure, width: int = WIDE) -> Markup:
-    """Return a figure as an SVG element of a width, all its texts escaped.
-
-    Example:
-        >>> point = Curve("<b>", [1], [2], marks=Marks("--series-1", 8))
-        >>> drawn = draw(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
-        >>> "<b>" in drawn, drawn.count("<circle")
-        (False, 2)
-    """
+    """Return a figure as an SVG element of a width, all its texts escaped."""
     legend, legend_height = _legend([series for series in figure.data if isinstance(series, Curve)], width)
     top_axis = figure.x.top
     x_ends, y_ends = _range(figure, "x"), _range(figure, "y")
@@ -134,13 +123,11 @@ def _bars(series: Curve, i: int, x: _Scale, y: _Scale, place: tuple[Number, Numb
     if (ends := _bar(series.x_errors, series.x, i)) is not None:
         low, high = map(x, ends)
         yield _segment(low, b, high, b, style)
-        yield _segment(low, b - reach, low, b + reach, style)
-        yield _segment(high, b - reach, high, b + reach, style)
+        yield from (_segment(end, b - reach, end, b + reach, style) for end in (low, high))
     if (ends := _bar(series.y_errors, series.y, i)) is not None:
         low, high = map(y, ends)
         yield _segment(a, low, a, high, style)
-        yield _segment(a - reach, low, a + reach, low, style)
-        yield _segment(a - reach, high, a + reach, high, style)
+        yield from (_segment(a - reach, end, a + reach, end, style) for end in (low, high))
 
 
 def _bar(errors: Errors, values: Sequence[Number | None], i: int) -> tuple[Number, Number] | None:

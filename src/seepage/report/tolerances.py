@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seepage.tabular.formats import DAYS
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.text import clean
 
 
-def tolerances(schema: Schema, most: int = 12) -> str:
+def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> str:
     """Return a sentence with the distance within which a number counts as read, by column; empty without numbers.
 
-    Example:
-        >>> from seepage.tabular.schema import Discrete
-        >>> age = Continuous(name="age", low=0, high=99, tolerance=4.25, unit="years")
-        >>> tolerances(Schema(columns=(age,), target=Discrete(name="ill", categories=(0, 1))))
-        'A number counts as read within its tolerance: age ±4.25 years.'
+    ``attacked`` names the columns that are attacked; all if empty.
     """
     numbers = [
-        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+        f"{clean(column.name, 32)} {tolerance(column)}"
+        for column in schema.columns
+        if isinstance(column, Continuous) and (not attacked or column.name in attacked)
     ]
     if not numbers:
         return ""
@@ -26,12 +26,7 @@ def tolerances(schema: Schema, most: int = 12) -> str:
 
 
 def tolerance(column: Column) -> str:
-    """Return the distance within which a cell counts as read; a category has to be the very one.
-
-    Example:
-        >>> tolerance(Continuous(name="age", low=0, high=99, tolerance=4.25))
-        '±4.25'
-    """
+    """Return the distance within which a cell counts as read; a category has to be the very one."""
     if not isinstance(column, Continuous):
         return "exact"
     # The distance between two dates is one of days.

@@ -50,7 +50,8 @@ class PlannedAudit(_Data):
     Attributes:
         name: run that shows it, such as ``faithful``; empty where the table's ``parts`` tell.
         spec: fields of the setting's spec besides those of the whole table.
-        sweep: further fields by their values; every combination is an audit.
+        sweep: further fields by their values, or axes of the table by the values on them and the fields that each
+            stands for; every combination is an audit.
         place: values on axes of the table that no field of the spec tells.
         compared: what each attack or baseline is held against, besides those of the whole table.
         grid: attacks by options with a list of values each, and every combination a point. The paper's figure is that
@@ -60,7 +61,7 @@ class PlannedAudit(_Data):
 
     name: str = ""
     spec: dict[str, Any] = Field(default_factory=dict)
-    sweep: dict[str, list[object]] = Field(default_factory=dict)
+    sweep: dict[str, list[object] | dict[Scalar, dict[str, Any]]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
     grid: dict[str, dict[str, list[object]]] = Field(default_factory=dict)
@@ -74,11 +75,23 @@ class PlannedAudit(_Data):
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
         return Recipe(**values)
 
-    def swept(self) -> Iterator[dict[str, object]]:
-        """Return the fields of each audit."""
+    def swept(self) -> Iterator[PlannedAudit]:
+        """Return each audit of the sweep on its own."""
         points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
-        for swept in _combinations(self.sweep):
-            yield {**self.spec, **swept, **({"attacks": [*self.spec.get("attacks", []), *points]} if points else {})}
+        choices = [
+            [({axis: value}, fields) for value, fields in values.items()]
+            if isinstance(values, dict)
+            else [({}, {axis: value}) for value in values]
+            for axis, values in self.sweep.items()
+        ]
+        for chosen in itertools.product(*choices):
+            spec, place = dict(self.spec), dict(self.place)
+            for on_axes, fields in chosen:
+                spec |= fields
+                place |= on_axes
+            if points:
+                spec["attacks"] = [*spec.get("attacks", []), *points]
+            yield self.model_copy(update={"spec": spec, "sweep": {}, "place": place})
 
     def tuned(self, label: str) -> str | None:
         """Return the attack whose grid contains a point, by the point's name in results; None for other names."""
@@ -187,7 +200,7 @@ class PublishedTable(_Data):
         kind = setting(self.setting).spec
         for planned in self.audits:
             for swept in planned.swept():
-                yield TableAudit(self, planned, kind.of(**{**self.spec, **swept, **fields}))
+                yield TableAudit(self, swept, kind.of(**{**self.spec, **swept.spec, **fields}))
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
@@ -20,6 +20,7 @@ from seepage.results.gate import Decision, Outcome
 from seepage.results.rows import RESULTS, read_json, read_results
 from seepage.text import clean, flattened, listed, percent
 
+T = TypeVar("T")
 PROVENANCE = "provenance.json"
 # Metrics that are shares of cells or records, whose differences are percentage points.
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
@@ -33,13 +34,8 @@ _MOST_POINTS = 8
 
 def _facts(row: ResultRow) -> dict[str, object]:
     """Return the fields that distinguish a figure from others of the same run."""
-    also = {
-        "labels": row.knowledge.get("labels"),
-        "batch_statistics": row.knowledge.get("batch_statistics"),
-        "profile": row.settings.get("profile"),
-        "replacement": row.settings.get("replacement"),
-        "seed": row.seed,
-    }
+    also: dict[str, object] = {name: row.knowledge.get(name) for name in ("labels", "batch_statistics")}
+    also |= {name: row.settings.get(name) for name in ("profile", "replacement")} | {"seed": row.seed}
     # A file may hold lists and mappings there, which no key of a mapping can be.
     plain: dict[str, object] = {
         name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in also.items()
@@ -107,13 +103,7 @@ class JudgedFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Figures and provenance of a run folder.
-
-    Attributes:
-        origin: provenance of the last command that wrote into it.
-        lifts: lifts of its units for each figure that a gate judges; empty where an earlier version wrote it.
-        incomplete: reasons why little leakage is not shown in some configurations, by their defense.
-    """
+    """Figures, provenance, lifts of units, and by defense the reasons why configurations are incomplete."""
 
     name: str
     figures: list[ResultRow]
@@ -124,15 +114,10 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two runs.
+    """Comparison of two runs: what differs in spec and provenance, each common figure, and what only one of them has.
 
-    Attributes:
-        differing: entries of spec, provenance and settings that differ, with both values.
-        records: one for each common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean,
-            low, high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
-        only: numbers of figures of only the first and only the second run.
-        points_only: points of the sweep (attack, batch size and defense) of only the first and only the second run.
-        same_victims: whether both attacked the same batches of the same rows.
+    A record holds ``a`` and ``b``, their difference with its interval, and whether it is clear: the interval leaves out
+    zero.
     """
 
     names: tuple[str, str]
@@ -144,25 +129,19 @@ class Comparison:
 
 
 def load_run(folder: Path) -> RunFolder:
-    """Read a run folder, from ``results.json`` and ``provenance.json`` alone.
-
-    Raises:
-        BadInputError: the folder or one of the files is missing, or holds something else.
-    """
+    """Read a run folder, from ``results.json`` and ``provenance.json`` alone."""
     if not folder.is_dir():
         raise BadInputError(
             f"{str(folder)!r} is no run folder; give the folder that an audit got with --out, or that it named."
         )
     rows = read_results(folder / RESULTS)
-    origins = _read_origins(folder / PROVENANCE)
+    origins = read_json(folder / PROVENANCE)
+    _checked(folder / PROVENANCE, _ORIGINS, origins)
     if not rows or not origins:
         empty = RESULTS if not rows else PROVENANCE
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
     document = read_json(folder / RESULTS)
-    try:
-        stored = _Stored.model_validate(document if isinstance(document, dict) else {})
-    except ValidationError as error:
-        raise _not_written(folder / RESULTS, error) from error
+    stored = _checked(folder / RESULTS, _Stored.model_validate, document if isinstance(document, dict) else {})
     seen: Counter[tuple[object, ...]] = Counter()
     lifts: dict[JudgedFigure, list[float]] = {}
     for entry in stored.lifts:
@@ -173,22 +152,16 @@ def load_run(folder: Path) -> RunFolder:
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
 
 
-def _read_origins(path: Path) -> list[dict[str, object]]:
-    origins = read_json(path)
+def _checked(path: Path, check: Callable[[Any], T], content: object) -> T:
     try:
-        _ORIGINS(origins)
-        return origins
+        return check(content)
     except ValidationError as error:
-        raise _not_written(path, error) from error
-
-
-def _not_written(path: Path, error: ValidationError) -> BadInputError:
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    return BadInputError(
-        f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
-        "audit again."
-    )
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadInputError(
+            f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
+            "audit again."
+        ) from error
 
 
 def judge(first: RunFolder, second: RunFolder, margin: float, alpha: float = ALPHA) -> Decision:
@@ -198,17 +171,9 @@ def judge(first: RunFolder, second: RunFolder, margin: float, alpha: float = ALP
     halved, lies in [-1, 1], as lifts do. So the bounds of ``assessment.decision`` hold for its mean without an
     assumption, whether both runs attacked the same victims or not.
 
-    Args:
-        margin: rise of the mean lift that is accepted where it is not shown, in (0, 1).
-        alpha: probability of a false answer of either kind.
-
-    Returns:
-        ``passed``: every figure is shown to have risen by less than the margin. ``failed``: a figure is shown to have
-        risen and not shown to have risen by less than the margin, or records are certified that were not before.
-        ``undecided``: neither, or a figure of the first run is missing. ``refused``: jobs failed.
-
-    Raises:
-        BadInputError: the margin is out of range, or a run holds no lifts of units.
+    ``passed``: every figure is shown to have risen by less than the margin. ``failed``: a figure is shown to have risen
+    and not shown to have risen by less than the margin, or records are certified that were not before. ``undecided``:
+    neither, or a figure of the first run is missing. ``refused``: jobs failed.
     """
     if not 0 < margin < 1:
         raise BadInputError(f"the margin is a rise of the lift between 0 and 1, got {margin!r}; use 0.1 for 10 points.")
@@ -249,7 +214,9 @@ def _judged(
     rise = {figure: 2 * float(np.mean(half)) for figure, half in halves.items()}
 
     def risen(figure: JudgedFigure) -> str:
-        return f"{figure.words} rose by {100 * rise[figure]:+.1f} points (n={len(halves[figure])})"
+        by = round(100 * rise[figure], 1)
+        change = f"rose by {by:.1f} points" if by > 0 else f"fell by {-by:.1f} points" if by < 0 else "did not change"
+        return f"{figure.words} {change} (n={len(halves[figure])})"
 
     open_ = [figure for figure in both if not shown_below(halves[figure], margin / 2, alpha=alpha)]
     if worse := [figure for figure in open_ if shown_above(halves[figure], 0.0, alpha=alpha, attacks=len(both))]:
@@ -277,38 +244,51 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     """Compare the figures of two runs.
 
     Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
-    one value within a run: two runs of a single model are compared with each other whatever that model is, and what
-    differs is listed. Points that one run lacks are listed too. Differences are second less
-    first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
-
-    Raises:
-        BadInputError: the runs have no figure in common.
+    one value within a run. Differences are second less first, with Welch's interval, since results hold no single
+    victims; on the same victims it is usually too wide.
     """
-    fields = [name for name in (*_FIELDS, *_ALSO) if any(_varies(run, name) for run in (first, second))]
-    fields = list(dict.fromkeys([*fields, *_ALWAYS]))
+    facts = [[_facts(figure) for figure in run.figures] for run in (first, second)]
+    varying = [
+        name for name in (*_FIELDS, *_ALSO) if any(len({str(fact[name]) for fact in some}) > 1 for some in facts)
+    ]
+    fields = list(dict.fromkeys([*varying, *_ALWAYS]))
     by_key = [_keyed(run, fields) for run in (first, second)]
     common = [key for key in by_key[0] if key in by_key[1]]
     points = [list(dict.fromkeys(map(_point, run.figures))) for run in (first, second)]
     if not common:
-        swept = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
+        swept = [_by_batch(run.figures) for run in (first, second)]
         raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {swept[0]}, the "
-            f"second {swept[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {swept[0]}; the "
+            f"second has {swept[1]}. Compare runs that share attacks or baselines, batch sizes and defenses."
         )
     paired = {_point(by_key[0][key]) for key in common}
+    alone = [[point for point in some if point not in paired] for some in points]
     records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
     return Comparison(
         names=_distinct(first.name, second.name),
         differing=_differing(first, second),
         records=records,
         only=(len(by_key[0]) - len(common), len(by_key[1]) - len(common)),
-        points_only=(_without(points[0], paired), _without(points[1], paired)),
+        points_only=(alone[0], alone[1]),
         same_victims=_same_victims(first, second),
     )
 
 
-def _without(points: Sequence[str], paired: Container[str]) -> list[str]:
-    return [point for point in points if point not in paired]
+def _by_batch(rows: Sequence[ResultRow]) -> str:
+    """Return the points of a run in words: at each batch size the attacks and baselines, with their defenses."""
+    by_size: dict[int | None, list[str]] = {}
+    for row in rows:
+        name = label({"attack": row.attack, "batch_size": None, "defense": row.defense})
+        if name not in by_size.setdefault(row.batch_size, []):
+            by_size[row.batch_size].append(name)
+    return "; ".join(
+        ("" if size is None else f"at batch size {size} ") + _joined(names) for size, names in by_size.items()
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_POINTS
+    return ", ".join(names[:_MOST_POINTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _point(figure: ResultRow) -> str:
@@ -317,10 +297,6 @@ def _point(figure: ResultRow) -> str:
 
 def _distinct(first: str, second: str) -> tuple[str, str]:
     return (f"{first} (1)", f"{second} (2)") if first == second else (first, second)
-
-
-def _varies(run: RunFolder, name: str) -> bool:
-    return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
 
 
 def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], ResultRow]:
@@ -391,9 +367,7 @@ def overall(comparison: Comparison) -> list[Record]:
 
 def by_column(comparison: Comparison) -> list[Record]:
     """Return the accuracies of single columns, the largest differences first."""
-    chosen = [
-        record for record in comparison.records if record["metric"] == "accuracy" and record["column"] is not None
-    ]
+    chosen = [each for each in comparison.records if each["metric"] == "accuracy" and each["column"] is not None]
     return sorted(chosen, key=lambda record: (not record["clear"], -abs(record["difference"] or 0.0)))
 
 

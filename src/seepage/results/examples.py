@@ -18,14 +18,7 @@ from seepage.tabular.table import frame_of
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of an example.
-
-    Attributes:
-        truth, guess: true value and the attacker's guess; None for a guess that is no value.
-        certainty: certainty of a discrete cell, 1 less its normalised entropy; None without an ensemble.
-        spread: standard deviation of the ensemble at a continuous cell, in the column's unit; None without an
-            ensemble.
-    """
+    """One cell: certainty is 1 less the normalised entropy (discrete), spread is in the column's unit."""
 
     column: str
     truth: object
@@ -39,13 +32,9 @@ class Cell:
 class Example:
     """A true record and its guess."""
 
-    dataset: str
-    model: str
     batch_size: int | None
     defense: str
     attack: str
-    victim: int
-    record: int
     cells: tuple[Cell, ...]
 
 
@@ -53,20 +42,12 @@ def examples(
     schema: Schema,
     statistics: Statistics,
     evidence: Evidence,
-    dataset: str,
-    model: str,
     run: tuple[int | None, str, str],
 ) -> list[Example]:
-    """Return the first records of the first victims, whether they were read well or not.
-
-    Args:
-        statistics: public statistics with the unit of a spread.
-        evidence: evidence of the attack's victims; without the records themselves there are no examples.
-    """
+    """Return the first records of the first victims, read well or not; none where records are not kept."""
     if evidence.true is None or evidence.guess is None:
         return []
     shown = []
-    batch_size, defense, attack = run
     certainty = spread = None
     if evidence.uncertainty is not None:
         doubt, scale = torch.tensor(evidence.uncertainty, dtype=torch.float64), scales(schema, statistics)
@@ -89,7 +70,7 @@ def examples(
                     _finite(spread, victim, record, i),
                 )
             )
-        shown.append(Example(dataset, model, batch_size, defense, attack, victim, record, tuple(cells)))
+        shown.append(Example(*run, tuple(cells)))
     return shown
 
 

@@ -11,7 +11,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
 from seepage.results.checks.facts import Gap, in_words
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
-from seepage.results.checks.wording import place
+from seepage.results.checks.wording import place, where_of
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
@@ -29,12 +29,10 @@ _OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision of a gate.
+    """Decision of a gate, see ``decide``.
 
-    Attributes:
-        outcome: ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is
-            total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
-            failed.
+    ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is total, or the
+    mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs failed.
     """
 
     outcome: Outcome
@@ -57,10 +55,7 @@ def decide(
 
     Every attack in every deployed configuration counts, on all cells, whole records, the label and sensitive columns,
     or on the column of the gate alone. Each must be shown to be below, at any number of units and however often one
-    looked (``assessment.decision``). An audit that shows nothing passes no gate.
-
-    Args:
-        gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
+    looked (``assessment.decision``). An audit that shows nothing, or has gaps, passes no gate.
     """
     decision = _decided(limits, rows, runs, findings, gaps)
     line = decision.line if decision.outcome == "passed" else f"{decision.line}{_label_too(limits, decision.line)}"
@@ -68,12 +63,7 @@ def decide(
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:
-    """Return the decision on several audits: the worst of them.
-
-    Example:
-        >>> combined([Decision("passed", "a"), Decision("undecided", "b")]).line
-        'b'
-    """
+    """Return the decision on several audits: the worst of them."""
     return max(decisions, key=lambda decision: _OUTCOMES.index(decision.outcome))
 
 
@@ -90,7 +80,7 @@ def _decided(
         return Decision("failed", f"{_gains(worst, audit, bound=False)}, shown above the limit of {100 * limit:.1f}.")
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
-        where = place(Where(*_key(failed[0].configuration), failed[0].label), audit.about.size)
+        where = place(where_of(failed[0]), audit.about.size)
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
     if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
@@ -107,10 +97,7 @@ def _decided(
 
 
 def _label_too(limits: Limits, line: str) -> str:
-    """Return the lift of the label as a further sentence, where a line is about other cells.
-
-    A lift is small where most labels are alike, so that the share of the possible lift counts.
-    """
+    """Return the lift of the label as a further sentence, where a line is about other cells."""
     label = limits.audit.about.label
     own = [standing for standing in limits.standings.values() if label is not None and standing.figure.column == label]
     own = [standing for standing in own if standing.closed is not None and standing.closed >= _MOST_OF_IT]
@@ -140,7 +127,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         }
         caveats = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
-            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label), audit.about.size), 120)
+            where = clean(place(where_of(aside[0]), audit.about.size), 120)
             caveats.append(f"jobs of {where} failed, which is not deployed")
         but = f" But: {listed(caveats)}." if caveats else ""
         count = len(standings)
@@ -151,9 +138,8 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         )
     pending = [standing for standing in standings if not standing.below]
     worst = max(pending, key=lambda standing: standing.mean)
-    ending = (
-        "passing has become impossible within" if not all(standing.possible for standing in standings) else "that is"
-    )
+    possible = all(standing.possible for standing in standings)
+    ending = "that is" if possible else "passing has become impossible within"
     budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
     if not by_units(audit.spec):
         budget = (
@@ -221,13 +207,9 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             what = "all cells" if column is None else f"column {clean(column)}"
             what = "whole records" if limits.limit.whole_records else what
             at = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
-            samples = [
-                figure
-                for figure in limits.standings
-                if (figure.configuration, figure.attack) == (configuration, attack)
-                and (figure.metric, figure.column) == (metric, column)
-            ]
-            if not samples:
+            wanted = (configuration, attack, metric, column)
+            figures = [(each.configuration, each.attack, each.metric, each.column) for each in limits.standings]
+            if wanted not in figures:
                 return f"{at} was not scored on {what} beside a baseline."
             size, defense = _key(configuration)
             own = pick(rows, attack=attack, metric=metric, column=column, batch_size=size, defense=defense)
@@ -270,11 +252,7 @@ def _key(configuration: Configuration) -> tuple[int | None, str]:
 
 
 def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> None:
-    """Refuse a gate that no audit could answer.
-
-    Raises:
-        BadInputError: its column or a deployed defense is none of the audit's.
-    """
+    """Refuse a gate that no audit could answer."""
     names = list(dict.fromkeys(columns))
     if gate.column is not None and gate.column not in names:
         raise unknown_name("column of the gate", gate.column, names)
@@ -285,13 +263,7 @@ def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> N
 
 
 def needed(spec: Spec) -> str | None:
-    """Return the least number of units of a gate and its budget, as a sentence; None without a gate.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import HorizontalSpec
-        >>> needed(HorizontalSpec.of(gate=0.2, victims=57))
-        'The gate at 20.0 points needs at least 19 victims in each deployed configuration; its budget is 57.'
-    """
+    """Return the least number of units of a gate and its budget, as a sentence; None without a gate."""
     if spec.gate is None:
         return None
     least = least_units(spec.gate.above)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seepage.results.checks.finding import Where
+from seepage.results.checks.wording import where_of
 from seepage.run.runner import Run
 
 # Metric of certified cells that are wrong, no result: above 0 it is a mistake in seepage.
@@ -18,7 +19,7 @@ def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
     for run in runs:
         for figure in run.measured:
             if figure.metric == WRONG and bool((figure.values > 0).any()):
-                here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
+                here = where_of(run)
                 shares[here] = float(figure.values.nanmean())
     return shares
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,33 +52,23 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     """
     entries: list[dict[str, object]] = []
     for run in (run for run in runs if run.is_attack):
-        baselines = [
-            other for other in runs if other.part.kind == "baseline" and other.configuration == run.configuration
-        ]
-        compared = [measured for others in _on_the_same(run, baselines).values() for measured in others]
+        at = run.configuration
+        beside = [other for other in runs if other.part.kind == "baseline" and other.configuration == at]
+        compared = [measured for others in _on_the_same(run, beside).values() for measured in others]
+        where = {"variant": audit.spec.variant, "batch_size": at.batch_size, "defense": at.defense, "attack": run.label}
         for metric, column in judged_figures(audit):
-            both = [
+            own, others_own = (
                 [figure for figure in some if (figure.metric, figure.column) == (metric, column)]
                 for some in (run.measured, compared)
-            ]
-            if not both[0] or not both[1]:
+            )
+            if not own or not others_own:
                 continue
-            for sample, (scores, others) in samples_of(both[0][0], both[1], by_units(audit.spec)).items():
+            for sample, (scores, others) in samples_of(own[0], others_own, by_units(audit.spec)).items():
                 finite = np.isfinite(scores) & np.isfinite(others).all(0)
                 if finite.any():
                     best = others[:, finite][others[:, finite].mean(1).argmax()]
-                    entries.append(
-                        {
-                            "variant": audit.spec.variant,
-                            "batch_size": run.configuration.batch_size,
-                            "defense": run.configuration.defense,
-                            "attack": run.label,
-                            "metric": metric,
-                            "column": column,
-                            "sample": sample,
-                            "lifts": [round(float(lift), 6) for lift in scores[finite] - best],
-                        }
-                    )
+                    lifts = [round(float(lift), 6) for lift in scores[finite] - best]
+                    entries.append({**where, "metric": metric, "column": column, "sample": sample, "lifts": lifts})
     return entries
 
 
@@ -120,15 +110,14 @@ def _derived(function: Callable[[float], float | None], estimate: Estimate) -> E
     return Estimate(mean, low, high, estimate.n)
 
 
-def _row(
-    audit: Audit,
-    run: Run,
-    figure: tuple[str, str | None],
-    estimate: Estimate,
-    gained: Lift | None,
-) -> ResultRow:
+def _row(audit: Audit, run: Run, figure: tuple[str, str | None], estimate: Estimate, gained: Lift | None) -> ResultRow:
     metric, column = figure
     measured = "undefined" if estimate.mean is None else "ok"
+    gains: dict[str, Any] = {}
+    if gained is not None:
+        gain = gained.gain
+        gains = {"baseline": gained.reference.mean, "baseline_name": gained.baseline}
+        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high}
     return ResultRow(
         setting=audit.setting,
         dataset=audit.about.dataset,
@@ -140,16 +129,8 @@ def _row(
         defense=run.configuration.defense,
         metric=metric,
         column=column,
-        mean=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        std=estimate.std,
-        n=estimate.n,
-        baseline=None if gained is None else gained.reference.mean,
-        baseline_name=None if gained is None else gained.baseline,
-        lift=None if gained is None else gained.gain.mean,
-        lift_low=None if gained is None else gained.gain.low,
-        lift_high=None if gained is None else gained.gain.high,
+        **asdict(estimate),
+        **gains,
         seconds_per_victim=run.seconds,
         kind=run.part.kind,
         status=measured if run.measured and not run.failures else run.status,
@@ -172,26 +153,13 @@ def write_results(
     verdicts: Sequence[Mapping[str, object]] = (),
     lifts: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Write ``results.json`` and ``results.csv``, each whole or not at all.
-
-    Args:
-        private: whether only the owner may read them.
-        verdicts: verdict on each configuration, as plain values; ``results.json`` has them beside the rows.
-        lifts: lift of each unit, see ``lifts_of``; ``results.json`` has them where there are any.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
+    """Write ``results.json`` and ``results.csv``, each whole or not at all, and for their owner alone if private."""
     write_whole(folder / RESULTS, as_json(rows, verdicts, lifts) + "\n", private)
     write_whole(folder / "results.csv", as_csv(rows), private)
 
 
 def read_results(path: Path) -> list[ResultRow]:
-    """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too.
-
-    Raises:
-        BadInputError: the file cannot be read, is of another schema version or holds no rows of results.
-    """
+    """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too."""
     content = read_json(path)
     if isinstance(content, dict):
         came = content.get("schema_version")
@@ -224,11 +192,7 @@ def _read_row(path: Path, place: int, row: object) -> ResultRow:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file of a run folder.
-
-    Raises:
-        BadInputError: the file cannot be read, is no JSON or holds a number that is not finite.
-    """
+    """Return the content of a JSON file of a run folder."""
     try:
         text = path.read_text(encoding="utf-8")
         if not text:
@@ -256,19 +220,7 @@ def as_json(
     lifts: Sequence[Mapping[str, object]] = (),
     further: Mapping[str, object] | None = None,
 ) -> str:
-    """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
-
-    Args:
-        further: further entries by name, such as those of a capture beside figures.
-
-    Example:
-        >>> print(as_json([]))
-        {
-         "schema_version": 1,
-         "verdicts": [],
-         "rows": []
-        }
-    """
+    """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts."""
     document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "verdicts": [*map(dict, verdicts)],
@@ -299,11 +251,5 @@ def _cell(value: object) -> object:
 
 
 def frame(rows: Sequence[ResultRow]) -> pd.DataFrame:
-    """Return rows as a DataFrame, a column each field and ``is_attack``.
-
-    Example:
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
-        >>> frame([row])[["attack", "mean", "is_attack"]].values.tolist()
-        [['mode', 0.5, True]]
-    """
+    """Return rows as a DataFrame, a column each field and ``is_attack``."""
     return pd.DataFrame([row.as_dict() for row in rows], columns=list(FIELDS))

@@ -15,12 +15,7 @@ TIERS: tuple[Tier, ...] = ("none", "low", "moderate", "high", "total")
 
 
 def tier_of(closed: float) -> Tier:
-    """Return the tier of a share of the gap between the best baseline and certainty.
-
-    Example:
-        >>> [tier_of(share) for share in (-0.1, 0.05, 0.2, 0.5, 0.9)]
-        ['none', 'low', 'moderate', 'high', 'total']
-    """
+    """Return the tier of a share of the gap between the best baseline and certainty."""
     for bound, tier in BOUNDS:
         if closed < bound:
             return tier
@@ -30,35 +25,18 @@ def tier_of(closed: float) -> Tier:
 def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] = "lift") -> float | None:
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
-    Args:
-        field: ``lift``, or ``lift_low`` or ``lift_high`` for an end of its interval.
-
-    Returns:
-        0 for the best baseline, 1 for certainty, negative below the best baseline; None without a baseline, without the
-        field, or where the best baseline is always right. An attack that is right in every unit closes all of the gap
-        in each, however much the baseline differs between them.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
-        >>> closed_gap(replace(row, lift=0.25, baseline=0.5)), closed_gap(replace(row, lift=0.0, baseline=1.0))
-        (0.5, None)
+    None without a baseline or the field, or where the best baseline is always right. An attack that is right in every
+    unit closes all of the gap in each, however much the baseline differs between them. No end of an interval lies above
+    certainty.
     """
     end: float | None = getattr(row, field)
     if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:
         return None
-    return 1.0 if row.mean is not None and row.mean >= 1 else end / (1 - row.baseline)
+    return 1.0 if row.mean is not None and row.mean >= 1 else min(1.0, end / (1 - row.baseline))
 
 
 def is_whole(exact: ResultRow | None) -> bool:
-    """Return whether half of all records are read whole, among those too that the best baseline does not read whole.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="exact_match")
-        >>> [is_whole(replace(row, mean=0.7, baseline=guessed)) for guessed in (0.1, 0.7, None)]
-        [True, False, True]
-    """
+    """Return whether half of all records are read whole, among those too that the best baseline does not read whole."""
     if exact is None or exact.mean is None:
         return False
     guessed = exact.baseline or 0.0
@@ -73,18 +51,7 @@ def settings(rows: Iterable[ResultRow]) -> list[tuple[int | None, str]]:
 def strongest_row(
     rows: Sequence[ResultRow], batch_size: int | None, defense: str, column: str | None = None
 ) -> ResultRow | None:
-    """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
-
-    Args:
-        column: column whose accuracy counts; all cells if None.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="dlg", metric="accuracy", mean=0.4)
-        >>> two = [row, replace(row, attack="tableak", mean=0.6)]
-        >>> strongest_row(two, None, "none") == two[1], strongest_row(two, 16, "none")
-        (True, None)
-    """
+    """Return the row of the attack with the highest accuracy on all cells, or a column; None where none was scored."""
     wanted = (batch_size, defense, "accuracy", column)
     scored = [
         (row.mean, row)

@@ -18,12 +18,10 @@ from seepage.run.runner import Run
 
 @dataclass(frozen=True)
 class Tuned:
-    """Figure of the chosen point.
+    """Figure of the chosen point over the victims that count, the same for both ways to choose.
 
-    Attributes:
-        by: ``pilot``, a choice that an attacker can make with batches whose records it knows, or ``oracle``, the best
-            on the truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
-        estimate: its figure over the victims that count, the same for both ways to choose.
+    ``pilot`` is a choice that an attacker can make with batches whose records it knows; ``oracle``, the best on the
+    truth itself, as papers report it, is an upper bound that no attacker reaches but by luck.
     """
 
     by: Literal["pilot", "oracle"]
@@ -33,17 +31,7 @@ class Tuned:
 
 
 def swept(runs: Sequence[Run], attack: str) -> list[Run]:
-    """Return the runs of one attack with swept options, by its registered name or its label.
-
-    Example:
-        >>> from seepage.settings.setting import Configuration, PlannedPart
-        >>> from seepage.settings.part import Part
-        >>> def run(label: str) -> Run:
-        ...     part = PlannedPart(Part(name="tableak", label=label), "attack")
-        ...     return Run(Configuration("none", 8), part, [], (), None, {}, {})
-        >>> [r.label for r in swept([run("dlg"), run("tableak(restarts=1)"), run("tableak_no_softmax")], "tableak")]
-        ['tableak(restarts=1)']
-    """
+    """Return the runs of one attack with swept options, by its registered name or its label."""
     return [run for run in runs if run.label == attack or run.label.startswith(f"{attack}(")]
 
 

@@ -22,15 +22,10 @@ _MILD = ("none", "low")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on the leakage from the interval of an attack's lift.
+    """Verdict on the leakage from the interval of an attack's lift, see ``verdict`` for its tiers.
 
-    Attributes:
-        tier: one tier, two neighbouring ones (``low to moderate``), ``at least`` one where a stronger attack was not
-            tried, ``incomplete`` where little was found and a default attack or its positive control is missing,
-            ``inconclusive`` where the interval lies in more than two or no figure can be relied on.
-        closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
-        low, high: 95% interval of ``closed``; None without one.
-        because: finding that took the tier away or made it a lower bound; None where none did.
+    ``closed`` is (score - best baseline) / (1 - best baseline), with its 95% interval: 0 is guessing, 1 is certainty.
+    ``because`` is the finding that took the tier away or made it a lower bound.
     """
 
     tier: str
@@ -46,12 +41,7 @@ class Verdict:
 
 
 def gravest(tier: str) -> str:
-    """Return the gravest tier of a verdict, or the reason why there is none.
-
-    Example:
-        >>> gravest("low to moderate"), gravest("at least high"), gravest("incomplete")
-        ('moderate', 'high', 'incomplete')
-    """
+    """Return the gravest tier of a verdict, or the reason why there is none."""
     return tier.rpartition(" ")[2]
 
 
@@ -61,24 +51,14 @@ def verdict(
     """Return the verdict on an accuracy.
 
     The tiers are those in which the 95% interval of the closed gap lies: ``none`` below 0.05, ``low`` below 0.2,
-    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where any record is
-    certified, or half of all records come back whole (see ``tiers.is_whole``) in two repetitions or more. It is
-    ``inconclusive`` without an interval, with fewer than five repetitions, where all of them are alike, where the best
-    baseline is always right, or where an error finding concerns the row, or where the interval lies in more than two
-    tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a default attack or its positive
-    control is missing, and ``inconclusive`` if a stronger attack was not tried. An interval that lies in ``total``
-    stands against a finding: what was read, was read.
-
-    Args:
-        exact: row of the same attack's exact matches, where the verdict is on all columns.
-        certified: row of the same attack's share of certified records, if it proves any.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy", n=10)
-        >>> row = replace(row, lift=0.3, lift_low=0.26, lift_high=0.34, baseline=0.5)
-        >>> verdict(row).tier, verdict(replace(row, lift_low=0.2)).tier, verdict(replace(row, lift_low=0.0)).tier
-        ('high', 'moderate to high', 'inconclusive')
+    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``; two neighbours are both named. The verdict is ``total``
+    also where any record is certified, or half of all records come back whole (see ``tiers.is_whole``) in two
+    repetitions or more. It is ``inconclusive`` without an interval, with fewer than five repetitions, where all of them
+    are alike, where the best baseline is always right, or where an error finding concerns the row, or where the
+    interval lies in more than two tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a
+    default attack or its positive control is missing, and ``inconclusive`` if a stronger attack was not tried; other
+    tiers are then ``at least`` that. An interval that lies in ``total`` stands against a finding: what was read, was
+    read.
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     ends = (closed, low, high)
@@ -140,14 +120,7 @@ def first(findings: Sequence[Finding], row: ResultRow, wanted: Callable[[Finding
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:
-    """Return the rows whose fields are as wanted.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
-        >>> pick([row, replace(row, attack="mode")], attack="tableak") == [row]
-        True
-    """
+    """Return the rows whose fields are as wanted."""
     return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
 

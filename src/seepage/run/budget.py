@@ -43,10 +43,7 @@ class Budget:
         return self.left - self._report - (_TRAININGS * self._seconds if trains else 0.0)
 
     def within(self, cache: Cache) -> Cache:
-        """Return a cache that computes nothing for which there is no time.
-
-        A computation is taken to need as long as the longest so far.
-        """
+        """Return a cache that computes nothing for which there is no time, by the longest computation so far."""
         longest = 0.0
 
         def timed(identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:

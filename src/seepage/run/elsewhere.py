@@ -39,12 +39,7 @@ class Sealed:
 
     @classmethod
     def of(cls, value: object) -> Sealed:
-        """Return a pickled value.
-
-        Example:
-            >>> "secret" in repr(Sealed.of("secret")), loads(Sealed.of("secret").content)
-            (False, 'secret')
-        """
+        """Return a pickled value."""
         content = dumps(value)
         return cls(content, hashlib.sha256(content).hexdigest())
 
@@ -77,21 +72,9 @@ class Machines:
 
 
 def run_elsewhere(
-    jobs: Sequence[Job],
-    audits: Sequence[Audit],
-    watcher: Watcher,
-    wanted: Callable[[Job], bool],
-    machines: Machines,
+    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool], machines: Machines
 ) -> Finished:
-    """Run jobs on other machines; as ``run_in_workers``, but progress is known only when a job ends.
-
-    Args:
-        wanted: predicate that is called before each job; jobs without a yes are skipped.
-
-    Raises:
-        BadInputError: an object that a caller passed cannot be sent, a worker runs another version, or the machines
-            are lost.
-    """
+    """Run jobs on other machines; as ``run_in_workers``, but progress is known only when a job ends."""
     make_sendable(audits)
     shared = machines.share(Sealed.of(list(audits)))
     waiting = deque(jobs)
@@ -144,11 +127,7 @@ _audits: dict[str, list[Audit]] = {}
 
 
 def work(expected: Mapping[str, str | None], audits: Sealed, job: Sealed) -> Results | str:
-    """Run a job in a worker; return its results, or a sentence that says why this worker cannot.
-
-    Args:
-        expected: versions on which the figures depend, see ``versions``.
-    """
+    """Run a job in a worker; return its results, or a sentence that says why this worker cannot."""
     if (differs := difference(expected, versions())) is not None:
         return f"the worker on {platform.node()} {differs}"
     if audits.digest not in _audits:
@@ -166,24 +145,14 @@ def forget() -> None:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions that figures depend on.
-
-    Example:
-        >>> sorted(versions())
-        ['numpy', 'pandas', 'python', 'scikit-learn', 'scipy', 'seepage', 'torch']
-    """
+    """Return the versions that figures depend on."""
     code = own_code()
     packages = {name: installed(name) for name in _PACKAGES}
     return {"seepage": code["digest"], "torch": code["torch"], "python": platform.python_version(), **packages}
 
 
 def difference(here: Mapping[str, str | None], there: Mapping[str, str | None]) -> str | None:
-    """Return the end of a sentence about a worker with other versions; None where they are the same.
-
-    Example:
-        >>> difference({"torch": "2.13.0"}, {"torch": "2.4.0"})
-        'has torch 2.4.0 where this machine has 2.13.0; install the same versions on both.'
-    """
+    """Return the end of a sentence about a worker with other versions; None where they are the same."""
     for name, version in here.items():
         if there.get(name) != version:
             what = "seepage's code of digest" if name == "seepage" else name

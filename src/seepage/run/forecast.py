@@ -6,23 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seepage.run.memory import peak_memory
-from seepage.run.plan import Series, make_plan
+from seepage.run.plan import make_plan
 from seepage.run.store import Store
 from seepage.settings.setting import Audit, Configuration, PartKind
 
 
 @dataclass(frozen=True)
 class Line:
-    """A group of jobs: a part in one configuration, or all parts that share an exposure there.
-
-    Attributes:
-        about: names of the table, the model and the variant of the audit.
-        label: the attack or baseline, or the number of parts.
-        kind: the part's kind; ``attack`` where parts share an exposure.
-        units: number of units in the spec.
-        jobs: number of jobs to run; 0 where another audit runs the same.
-        seconds: time that the jobs would take in one process; None where only running them tells.
-    """
+    """A group of jobs: a part in one configuration, or all parts that share an exposure there."""
 
     about: str
     configuration: Configuration
@@ -35,12 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecast of audits.
-
-    Attributes:
-        lines: kinds of jobs, baselines before attacks in each configuration.
-        memory: peak memory of this process in bytes while it tried the parts; None where it is unknown.
-    """
+    """Forecast of audits; ``memory`` is the peak of this process while it tried the parts, in bytes."""
 
     lines: list[Line]
     workers: int
@@ -59,13 +45,7 @@ class Forecast:
 
 
 def forecast(audits: Sequence[Audit]) -> Forecast:
-    """Try every part of some audits for a moment, without keeping anything.
-
-    The time is an estimate: the pace of the first steps, measured while nothing else ran beside it.
-
-    Raises:
-        BadInputError: a part cannot be run.
-    """
+    """Try every part of some audits for a moment, alone, and keep nothing; the first steps' pace is extrapolated."""
     with Store(None) as store:
         plan = make_plan(audits, store)
     jobs: dict[int, list[int]] = {}
@@ -74,29 +54,19 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
     lines = []
     shown: set[tuple[int, Configuration]] = set()
     for place, series in enumerate(plan.series):
-        audit = series.audit
-        if audit.shared and (series.place, series.configuration) in shown:
+        audit, here = series.audit, (series.place, series.configuration)
+        if audit.shared and here in shown:
             continue
-        shown.add((series.place, series.configuration))
+        shown.add(here)
         names_of = {kind: [p.label for p in audit.parts if p.kind == kind] for kind in ("attack", "baseline")}
         several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
-        begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], series))]
-        own = [name for i in begun for name in jobs[i]]
+        together = [i for i in jobs if (plan.series[i].place, plan.series[i].configuration) == here]
+        own = [name for i in (together if audit.shared else [place]) for name in jobs.get(i, [])]
         times = [plan.seconds_of[name] for name in own]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
-        lines.append(
-            Line(
-                about=", ".join(name for name in names if name),
-                configuration=series.configuration,
-                label=several if audit.shared else series.part.label,
-                kind="attack" if audit.shared else series.part.kind,
-                units=audit.units,
-                jobs=len(own),
-                seconds=None if None in times else sum(seconds or 0.0 for seconds in times),
-            )
-        )
+        about = ", ".join(name for name in names if name)
+        label = several if audit.shared else series.part.label
+        kind: PartKind = "attack" if audit.shared else series.part.kind
+        seconds = None if None in times else sum(duration or 0.0 for duration in times)
+        lines.append(Line(about, series.configuration, label, kind, audit.units, len(own), seconds))
     return Forecast(lines, plan.workers, peak_memory())
-
-
-def _together(first: Series, second: Series) -> bool:
-    return (first.place, first.configuration) == (second.place, second.configuration)

@@ -47,23 +47,13 @@ def canonical(values: tuple[Value, ...]) -> bytes:
 
 
 def digest(*values: Value) -> bytes:
-    """Return the SHA-256 digest of some values, 32 bytes.
-
-    Example:
-        >>> digest("key", 1).hex()[:8]
-        '1e007eee'
-    """
+    """Return the SHA-256 digest of some values, 32 bytes."""
     return hashlib.sha256(canonical(values)).digest()
 
 
 @dataclass(frozen=True)
 class StoredJob:
-    """Digest of all stored data of a job.
-
-    Attributes:
-        digest: SHA-256 digest of the series, the job's units, and the rows of its units.
-        rows: number of rows of the job in each table.
-    """
+    """Digest of the series, a job's units and the rows of its units, and the number of these rows in each table."""
 
     digest: bytes
     rows: dict[str, int]
@@ -97,9 +87,8 @@ def first_damage(connection: sqlite3.Connection) -> str | None:
         for name, text, wanted in connection.execute(f"SELECT {key}, {content}, digest FROM {table}"):
             if digest(name, text) != wanted:
                 return f"an entry of the table {table}"
-    for series, first, units, message, traceback, wanted in connection.execute(
-        "SELECT series, first, units, message, traceback, digest FROM failures"
-    ):
-        if digest(series, first, units, message, traceback) != wanted:
+    query = "SELECT series, first, units, message, traceback, digest FROM failures"
+    for series, first, units, *reason, wanted in connection.execute(query):
+        if digest(series, first, units, *reason) != wanted:
             return f"the failure of units {first} to {first + units - 1} of series {series}"
     return None

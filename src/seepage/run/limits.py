@@ -15,18 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seepage.assessment.decision import (
-    ALPHA,
-    WHOLE,
-    can_still_pass,
-    least_units,
-    more_units,
-    share_bound,
-    shown_above,
-    shown_below,
-    shown_unclosed,
-    upper_bound,
-)
+from seepage.assessment import decision
 from seepage.assessment.measurement import Measurement
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
@@ -48,13 +37,7 @@ SideBySide = tuple[Sequence[Measurement], Sequence[Sequence[Measurement]]]
 
 @dataclass(frozen=True)
 class LimitedFigure:
-    """A figure that a gate limits.
-
-    Attributes:
-        metric: ``accuracy``, or ``exact_match`` for whole records.
-        sample: index of the training or attack seed whose records or target models are judged; None where repetitions
-            are.
-    """
+    """A figure that a gate limits; with ``sample``, that of the members of one training or attack seed."""
 
     configuration: Configuration
     attack: str
@@ -65,20 +48,7 @@ class LimitedFigure:
 
 @dataclass(frozen=True)
 class Standing:
-    """Evidence on a figure that a gate limits.
-
-    Attributes:
-        n: number of units, or of members of its sample.
-        upper: upper bound of the mean lift, at the level of the gate.
-        below, above: whether the mean lift is shown to be below the limit, or above it.
-        possible: whether it can still be shown to be below the limit within the budget.
-        more: estimated number of further units; None where no number of units like these is enough.
-        error: standard error of the mean; 0 of a single unit.
-        share: upper bound of the share of units above ``worst``; None where it is not limited.
-        closed: share of the gap between best baseline and certainty that the mean closes; None for columns other than
-            the label, or where the baseline is always right. A label is below the limit only if it is also shown not to
-            be wholly read: where most labels are alike, no lift is large.
-    """
+    """Evidence on a figure that a gate limits: whether its mean lift is shown to be below the limit, or above it."""
 
     figure: LimitedFigure
     n: int
@@ -86,10 +56,13 @@ class Standing:
     upper: float
     below: bool
     above: bool
-    possible: bool
-    more: int | None
+    possible: bool  # whether it can still be shown to be below within the budget
+    more: int | None  # estimated number of further units; None where no number of units like these is enough
     error: float = 0.0
-    share: float | None = None
+    share: float | None = None  # upper bound of the share of units above ``worst``
+    # Share of the gap between best baseline and certainty that the mean closes; None for columns other than the label,
+    # or where the baseline is always right. A label is below the limit only if it is also shown not to be wholly read:
+    # where most labels are alike, no lift is large.
     closed: float | None = None
 
 
@@ -98,17 +71,10 @@ def budgeted(spec: S) -> S:
 
     A number that was given is the budget. Otherwise it is three times the least number that the limit needs. Settings
     whose repetitions hold many attacked members decide by these, on a fixed number of repetitions.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import HorizontalSpec
-        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2})).victims
-        57
-        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2}, victims=30)).victims
-        30
     """
     if spec.gate is None or spec.repeats in spec.model_fields_set or not by_units(spec):
         return spec
-    budget = _BUDGET * least_units(spec.gate.above)
+    budget = _BUDGET * decision.least_units(spec.gate.above)
     if spec.gate.worst is not None:
         budget = max(budget, least_for_share(spec.gate.worst[0]))
     return spec.model_copy(update={spec.repeats: budget})
@@ -120,14 +86,9 @@ def by_units(spec: Spec) -> bool:
 
 
 def least_for_share(share: float) -> int:
-    """Return the least number of units that show that less than a share is above something.
-
-    Example:
-        >>> least_for_share(0.1)
-        36
-    """
+    """Return the least number of units that show that less than a share is above something: 36 for a tenth."""
     n = 1
-    while share_bound(0, n) >= share:
+    while decision.share_bound(0, n) >= share:
         n += 1
     return n
 
@@ -148,17 +109,15 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
 class Limits:
     """Figures of one audit beside the limit of its gate."""
 
-    def __init__(self, audit: Audit, alpha: float = ALPHA) -> None:
+    def __init__(self, audit: Audit, alpha: float = decision.ALPHA) -> None:
         assert audit.spec.gate is not None
         self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
         self.deployed = deployed(audit, self.limit)
         # An attack on one column alone has no figure of another.
-        self.columns = {
-            part.label: part.column
-            for part in audit.parts
-            if part.kind == "attack"
-            and (part.column in (None, self.limit.column) or not (self.limit.column or self.limit.whole_records))
-        }
+        anywhere = not (self.limit.column or self.limit.whole_records)
+        attacks = [part for part in audit.parts if part.kind == "attack"]
+        attacks = [part for part in attacks if part.column in (None, self.limit.column) or anywhere]
+        self.columns = {part.label: part.column for part in attacks}
         self.attacks = list(self.columns)
         self.standings: dict[LimitedFigure, Standing] = {}
         self.certified: dict[tuple[Configuration, str], float] = {}
@@ -168,20 +127,13 @@ class Limits:
     def looks(self) -> list[int]:
         """Numbers of units at which one looks; the last is the budget."""
         budget = self.audit.units
-        least = least_units(self.limit.above, alpha=self.alpha)
+        least = decision.least_units(self.limit.above, alpha=self.alpha)
         if not self._by_units or self.limit.worst is not None or budget < least:
             # The share of the worst units has no bound that holds however often one looks. Where the budget is too
             # small to pass, its end decides.
             return [budget]
-        group = max(
-            (
-                self.audit.group(configuration, part)
-                for configuration in self.deployed
-                for part in self.audit.parts
-                if part.label in self.columns
-            ),
-            default=1,
-        )
+        parts = [part for part in self.audit.parts if part.label in self.columns]
+        group = max((self.audit.group(point, part) for point in self.deployed for part in parts), default=1)
         counts, wanted = [], float(_FIRST_LOOK)
         while not counts or counts[-1] < budget:
             counts.append(min(budget, -(-int(wanted) // group) * group))
@@ -196,9 +148,8 @@ class Limits:
     @property
     def passed(self) -> bool:
         """Whether every figure of every attack in every deployed configuration is shown to be below the limit."""
-        return bool(self.attacks) and all(
-            self._cleared(configuration, name) for configuration in self.deployed for name in self.attacks
-        )
+        pairs = [(point, name) for point in self.deployed for name in self.attacks]
+        return bool(self.attacks) and all(self._cleared(point, name) for point, name in pairs)
 
     @property
     def ended(self) -> bool:
@@ -210,32 +161,21 @@ class Limits:
         return configuration in self.deployed and not self.ended and not self._cleared(configuration, attack)
 
     def _cleared(self, configuration: Configuration, attack: str) -> bool:
-        own = [
-            standing
-            for standing in self.standings.values()
-            if (standing.figure.configuration, standing.figure.attack) == (configuration, attack)
-        ]
-        return bool(own) and all(standing.below for standing in own)
+        standings = [(standing.figure, standing.below) for standing in self.standings.values()]
+        own = [below for figure, below in standings if (figure.configuration, figure.attack) == (configuration, attack)]
+        return bool(own) and all(own)
 
     def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
-        """Update the standings from the figures on the first units.
-
-        Args:
-            measured_by: function from an attack in a configuration, with metrics and columns, to its figures and those
-                of the baselines on the same units.
-        """
+        """Update the standings from the figures of an attack, and of the baselines, on the same first units."""
         figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
             for attack in self.attacks:
                 if self._cleared(configuration, attack):
                     continue
                 measured, baselines = measured_by(configuration, attack, figures)
-                standings = [
-                    standing
-                    for part in measured
-                    for standing in self._standings(configuration, attack, part, baselines)
-                ]
-                self.standings.update({standing.figure: standing for standing in standings})
+                for figure in measured:
+                    standings = self._standings(configuration, attack, figure, baselines)
+                    self.standings.update({standing.figure: standing for standing in standings})
                 self.certified[configuration, attack] = _certified(measured)
 
     def _figures(self) -> list[tuple[str, str | None]]:
@@ -252,14 +192,10 @@ class Limits:
         measured: Measurement,
         baselines: Sequence[Sequence[Measurement]],
     ) -> list[Standing]:
-        if (measured.metric, measured.column) not in self._figures():
+        name = (measured.metric, measured.column)
+        if name not in self._figures():
             return []
-        beside = [
-            baseline
-            for other in baselines
-            for baseline in other
-            if (baseline.metric, baseline.column) == (measured.metric, measured.column)
-        ]
+        beside = [figure for baseline in baselines for figure in baseline if (figure.metric, figure.column) == name]
         if not beside:
             return []
         samples = samples_of(measured, beside, self._by_units)
@@ -285,19 +221,21 @@ class Limits:
         best = scores - beside
         label, gap = figure.column is not None and figure.column == self.audit.about.label, 1 - float(beside.mean())
         closed = float(best.mean()) / gap if label and gap > 0 else None
-        below = shown_below(lifts, limit, alpha=alpha)
+        below = decision.shown_below(lifts, limit, alpha=alpha)
         return [
             Standing(
                 figure,
                 len(lifts),
                 float(best.mean()),
-                upper_bound(lifts, alpha=alpha),
-                below and (not label or shown_unclosed(scores, predicted, WHOLE, alpha=alpha)),
-                all(shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
-                can_still_pass(lifts, limit, budget, alpha=alpha),
-                _more(lifts, limit, alpha) if closed is None or closed < WHOLE else None,
+                decision.upper_bound(lifts, alpha=alpha),
+                below and (not label or decision.shown_unclosed(scores, predicted, decision.WHOLE, alpha=alpha)),
+                all(decision.shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
+                decision.can_still_pass(lifts, limit, budget, alpha=alpha),
+                _more(lifts, limit, alpha) if closed is None or closed < decision.WHOLE else None,
                 float(best.std(ddof=1) / np.sqrt(len(best))) if len(best) > 1 else 0.0,
-                None if self.limit.worst is None else share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
+                None
+                if self.limit.worst is None
+                else decision.share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
                 closed,
             )
         ]
@@ -320,22 +258,15 @@ def samples_of(
 
 def _more(lifts: Floats, limit: float, alpha: float) -> int | None:
     # Where the limit is passed and only the gap to certainty is not shown to stay open: about as many again.
-    more = more_units(lifts, limit, alpha=alpha)
+    more = decision.more_units(lifts, limit, alpha=alpha)
     return len(lifts) if more == 0 else more
 
 
 def predicted_best(baselines: Floats) -> Floats:
-    """Return for each unit the score of the baseline that was the best on all units before it.
+    """Return for each unit the score of the baseline (baseline, unit) that was the best on all units before it.
 
     A baseline that is chosen on the units themselves looks better than it is, which would help an audit to pass. The
     first unit is compared with the worst baseline, which never helps.
-
-    Args:
-        baselines: scores, float64 (baseline, unit).
-
-    Example:
-        >>> predicted_best(np.array([[0.2, 0.9, 0.1], [0.3, 0.4, 0.5]])).tolist()
-        [0.2, 0.4, 0.1]
     """
     so_far = np.cumsum(baselines, 1)[:, :-1]
     chosen = np.concatenate([baselines[:, :1].argmin(0), so_far.argmax(0)])
@@ -359,10 +290,5 @@ def _array(values: Tensor) -> Floats:
 
 
 def _certified(measured: Sequence[Measurement]) -> float:
-    """Return the share of records that are certified."""
-    shares = [
-        float(measurement.values.nanmean())
-        for measurement in measured
-        if (measurement.metric, measurement.column) == _CERTIFIED
-    ]
+    shares = [float(figure.values.nanmean()) for figure in measured if (figure.metric, figure.column) == _CERTIFIED]
     return max([0.0, *(share for share in shares if share == share)])

@@ -18,10 +18,10 @@ _THRESHOLD = 2**25
 
 
 def keep_freed_memory() -> bool:
-    """Have the allocator keep freed tensors' memory instead of handing it back to the system.
+    """Have the allocator keep freed tensors' memory instead of handing it back; return whether it can (glibc on Linux).
 
     A descent step allocates and frees the same dozen tensors over and over; fetching their pages anew takes a third of
-    the step. Peak memory does not change. Returns whether the allocator has the option (glibc on Linux).
+    the step. Peak memory does not change.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -33,12 +33,7 @@ def keep_freed_memory() -> bool:
 
 
 def peak_memory() -> int | None:
-    """Return the peak memory of this process in bytes; None where the system does not report it.
-
-    Example:
-        >>> (peak_memory() or 0) > 10_000_000
-        True
-    """
+    """Return the peak memory of this process in bytes; None where the system does not report it."""
     try:
         # Linux's ru_maxrss may be that of the process that started this one.
         peaks = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]

@@ -27,14 +27,7 @@ POSITIVE, NEGATIVE = "positive control", "negative control"
 
 @dataclass(frozen=True)
 class Series:
-    """One part in one configuration of an audit, measured on unit after unit.
-
-    Attributes:
-        place: index of the audit in the run.
-        configuration: the point of its sweep.
-        identity: everything that determines the figures, as JSON values.
-        key: digest of the identity.
-    """
+    """One part in one configuration of an audit, measured on unit after unit."""
 
     place: int
     audit: Audit
@@ -66,12 +59,7 @@ class Series:
 
 
 def where(configuration: Configuration) -> str:
-    """Return the configuration as the end of a sentence about an attack.
-
-    Example:
-        >>> where(Configuration("gaussian_noise", 8))
-        ' at batch size 8, gaussian_noise'
-    """
+    """Return the configuration as the end of a sentence about an attack."""
     size = "" if configuration.batch_size is None else f" at batch size {configuration.batch_size}"
     under = "" if configuration.defense == "none" else f"{',' if size else ' under'} {configuration.defense}"
     return size + under
@@ -91,24 +79,16 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work of a run.
-
-    Attributes:
-        seconds_of: seconds of each job, in one process; None where only running it tells.
-        spare: jobs that do not fit the time by their forecasts; they run where the others take less.
-        stored: number of units that were measured before, by place in ``series``, without zeros.
-        shown: number of units of each audit that results show if they are there: never fewer than before.
-        ready: outcomes of trials that ran to the end of their job, by the jobs' names.
-    """
+    """The work of a run."""
 
     audits: tuple[Audit, ...]
     series: list[Series]
     jobs: list[Job]
     seconds_of: dict[int, float | None]
-    spare: list[Job]
+    spare: list[Job]  # do not fit the time by their forecasts; they run where the others take less
     workers: int
-    stored: dict[int, int]
-    shown: tuple[int, ...]
+    stored: dict[int, int]  # units that were measured before, by place in ``series``, without zeros
+    shown: tuple[int, ...]  # units of each audit that results show if they are there: never fewer than before
     ready: dict[int, Outcome] = field(default_factory=dict)
 
     @property
@@ -131,23 +111,11 @@ def make_plan(
     slots: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """Try the series with units left to measure, and plan the jobs.
+    """Try the series with units left to measure, and plan the jobs; ``earlier`` counts units that results show, too.
 
     Attacks with a cheap exposure are started on the first units and stopped soon after their first sign of progress,
     which gives a forecast of their time; one without a sign runs to its end, which counts where time is limited. Half
     of that time is for trials. Settings with expensive exposures forecast their jobs themselves.
-
-    Args:
-        store: store of earlier measurements.
-        budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
-            of the audit, comes with its positive control and the first units of every configuration, then the rest.
-        earlier: number of units of earlier runs of each audit; results show those that were measured, even if this run
-            has fewer.
-        slots: number of jobs that run side by side on other machines; None where they run on this one.
-
-    Raises:
-        BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
     begun = clock()
     workers = _workers(audits, slots)
@@ -155,9 +123,8 @@ def make_plan(
     check_memory(audits, workers if slots is None else 1)
     all_series = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
-    stored = {
-        i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(all_series)
-    }
+    counts = [sum(unit < shown[series.place] for unit in store.units(series.key)) for series in all_series]
+    stored = {i: count for i, count in enumerate(counts) if count}
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         most = float("inf") if unlimited else MOST_SECONDS * workers
@@ -173,7 +140,6 @@ def make_plan(
         left = (budget - (clock() - begun)) * workers
         jobs = _by_urgency(jobs, all_series, seconds_of, left)
         jobs, spare = _fitting(jobs, all_series, seconds_of, left, ready)
-    stored = {i: units for i, units in stored.items() if units}
     return Plan(tuple(audits), all_series, jobs, seconds_of, spare, workers, stored, shown, ready)
 
 
@@ -300,7 +266,6 @@ def _fitting(
 
 
 def _workers(audits: Sequence[Audit], slots: int | None) -> int:
-    """Return the number of jobs that run side by side."""
     if any(audit.where != "cpu" for audit in audits):
         if slots is not None:
             raise BadInputError("other machines compute on CPUs only; give ", Remedy("device", "cpu"), ".")

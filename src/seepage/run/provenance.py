@@ -21,6 +21,18 @@ from seepage.versions import installed
 
 FILE = "provenance.json"
 _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
+# Fields with numbers of units.
+_UNITS = ("victims", "repetitions", "units")
+# Another path to the same rows is the same audit: their digest decides.
+_OF_THE_TABLE = {
+    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator", "encoding", "day_first"),
+    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
+}
+_FREE = {
+    *("workers", "threads", "device", "keep_records", "control", "gate", "recommend", "variant"),
+    *("time_budget", "allow_large", *_UNITS, *_OF_THE_TABLE),
+}
+_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}
 
 
 def provenance(audits: Sequence[Audit]) -> dict[str, object]:
@@ -73,9 +85,6 @@ def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
 
     Same rows, networks and options continue what is there: with more or fewer units, another number of workers,
     further batch sizes, attacks, defenses or baselines, or further audits.
-
-    Raises:
-        BadInputError: the folder holds another audit, or files of something else.
     """
     earlier = store.runs()
     if not earlier:
@@ -100,10 +109,8 @@ def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
 def earlier_units(store: Store, audits: Sequence[Audit]) -> list[int]:
     """Return for each audit the number of units of earlier commands; 0 without any."""
     earlier = [then for run in store.runs() for then in run["audits"]]
-    return [
-        max((_units(then["spec"]) for then in earlier if not _differences(then, today)), default=0)
-        for today in map(_identity, audits)
-    ]
+    alike = [[then for then in earlier if not _differences(then, today)] for today in map(_identity, audits)]
+    return [max((_units(then["spec"]) for then in same), default=0) for same in alike]
 
 
 def _units(spec: Mapping[str, Any]) -> int:
@@ -111,14 +118,10 @@ def _units(spec: Mapping[str, Any]) -> int:
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which two audits differ."""
     if then["setting"] != now["setting"]:
         return [f"the setting {then['setting']!r} (now {now['setting']!r})"]
-    pairs = [
-        (f"{part} digest", then[part]["digest"], now[part]["digest"])
-        for part in ("dataset", "model")
-        if part in then and part in now
-    ]
+    both = [part for part in ("dataset", "model") if part in then and part in now]
+    pairs = [(f"{part} digest", then[part]["digest"], now[part]["digest"]) for part in both]
     pairs += [(name, value, now["spec"].get(name)) for name, value in then["spec"].items() if name not in _FREE]
     return [
         f"{name} {_short(old)} (now {_short(new)})"
@@ -131,30 +134,3 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value)
     return str(value["label"] or value["name"]) if isinstance(value, dict) and "label" in value else repr(value)
-
-
-# Fields with numbers of units.
-_UNITS = ("victims", "repetitions", "units")
-# Another path to the same rows is the same audit: their digest decides.
-_OF_THE_TABLE = {
-    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
-    *("encoding", "day_first"),
-    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
-}
-_FREE = {
-    *(
-        "workers",
-        "threads",
-        "device",
-        "keep_records",
-        "control",
-        "gate",
-        "recommend",
-        "variant",
-        "time_budget",
-        "allow_large",
-    ),
-    *_UNITS,
-    *_OF_THE_TABLE,
-}
-_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}

@@ -107,19 +107,9 @@ def run_audits(
 ) -> list[list[Run]]:
     """Measure the units that the store does not hold yet, and return the runs of each audit.
 
-    Args:
-        store: store of earlier and new measurements.
-        plan: plan; a new one if None.
-        budget: seconds after which no further job is begun; no limit if None. A job begins where the last units of its
-            series, or else its forecast, say that it fits.
-        limits: limits of the audits that have a gate, by place in ``audits``; they get the figures, and only units that
-            they want are measured.
-        machines: other machines that run the jobs; this one if None.
-
-    Raises:
-        BadInputError: a configuration cannot be run, or the store cannot be written. Everything is tried first, so
-            that bad input stops the run before anything is kept. A part that fails later is recorded, and stops no
-            other.
+    Everything is tried first, so that bad input stops the run before anything is kept. A part that fails later is
+    recorded, and stops no other. After ``budget`` seconds no job is begun; one begins where the last units of its
+    series, or else its forecast, say that it fits. ``limits`` are by place in ``audits``; they choose the units.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
     planned = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
@@ -130,11 +120,7 @@ def run_audits(
 
 
 def stored_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]:
-    """Return the stored runs of an audit, without running anything.
-
-    Args:
-        shown: number of units that count if they are there; that of the spec if None.
-    """
+    """Return the stored runs of an audit, of ``shown`` units or those of the spec, without running anything."""
     shown = audit.units if shown is None else shown
     return [_run(series, store, shown, audit.units) for series in series_of([audit]) if store.units(series.key)]
 
@@ -233,9 +219,8 @@ def _carry_out(
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):
             if series.place in limits:
-                planned[i] = _units_of_look(
-                    series, limits[series.place], upto[series.place], planned[i] if number else 0
-                )
+                before = planned[i] if number else 0
+                planned[i] = _units_of_look(series, limits[series.place], upto[series.place], before)
         jobs = [job for series in left if (job := _trimmed(series, planned)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
@@ -289,13 +274,14 @@ def side_by_side(
 ) -> SideBySide:
     """Return figures of an attack, and those of each baseline on the same units."""
     here = [run for run in runs if run.configuration == configuration]
-    wanted = {
-        run.label: [figure for figure in run.measured if (figure.metric, figure.column) in figures] for run in here
-    }
     own = next((run for run in here if run.is_attack and run.label == attack), None)
     if own is None:
         return [], []
-    return wanted[attack], [wanted[run.label] for run in here if run.part.kind == "baseline" and run.units == own.units]
+
+    def wanted(run: Run) -> list[Measurement]:
+        return [figure for figure in run.measured if (figure.metric, figure.column) in figures]
+
+    return wanted(own), [wanted(run) for run in here if run.part.kind == "baseline" and run.units == own.units]
 
 
 def _carry_out_jobs(
@@ -348,9 +334,8 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
                     continue
                 # Several units run side by side: each takes that part of the machine's time.
                 seconds = None if result.seconds is None else result.seconds / workers
-                store.add(
-                    series.key, series.identity, job.units, result.measured, seconds, result.evidence, result.pictures
-                )
+                figures = (result.measured, seconds, result.evidence, result.pictures)
+                store.add(series.key, series.identity, job.units, *figures)
                 listener.finished(series.label, *_so_far(store, series))
 
 

@@ -25,19 +25,7 @@ _NO_AMOUNTS = ("seed", "model_seed")
 
 
 def check_counts(specs: Sequence[Spec]) -> None:
-    """Refuse specs with huge amounts, or huge numbers of measurements, before anything is computed.
-
-    Raises:
-        BadInputError: a whole number in a spec, or the number of units times configurations times attacks and
-            baselines, is more than a million, and the spec does not allow it.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> check_counts([make_spec(restarts=10**9)])
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: restarts is 1,000,000,000, above the limit of 1,000,000; give a smaller one, ...
-    """
+    """Refuse specs with amounts, or numbers of measurements, above a million before anything is computed."""
     total = 0
     for spec in specs:
         if spec.allow_large:
@@ -60,13 +48,7 @@ def check_counts(specs: Sequence[Spec]) -> None:
 
 
 def points_of(spec: Spec) -> int:
-    """Return the number of configurations of a spec.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> points_of(make_spec(batch_sizes=[1, 2, 4]))
-        3
-    """
+    """Return the number of configurations of a spec."""
     swept = [getattr(spec, name) for name, field in fields_of(type(spec)).items() if field.option.swept]
     return math.prod(map(len, (spec.defenses, *swept)))
 
@@ -82,7 +64,8 @@ def check_memory(audits: Sequence[Audit], workers: int) -> None:
                 needed = audit.memory(configuration, part) * workers
                 if needed > limit:
                     raise BadInputError(
-                        f"{part.label!r} would hold about {needed / 1e9:,.0f} GB in {workers} process(es), more than "
+                        f"{part.label!r} would hold about {needed / 1e9:,.0f} GB in {workers} "
+                        f"{'process' if workers == 1 else 'processes'}, more than "
                         f"the {limit / 1e9:,.0f} GB of this machine; ask for fewer restarts, records or ",
                         Remedy("workers"),
                         ", or allow it: ",
@@ -92,11 +75,7 @@ def check_memory(audits: Sequence[Audit], workers: int) -> None:
 
 
 def check_time(seconds: float) -> None:
-    """Refuse, as bad input, work with a forecast above a month.
-
-    Example:
-        >>> check_time(3600.0)
-    """
+    """Refuse, as bad input, work with a forecast above a month."""
     if seconds > MOST_SECONDS:
         raise BadInputError(
             f"this would take at least {lasting(seconds)} on this machine, above the limit of {lasting(MOST_SECONDS)}; "
@@ -124,12 +103,7 @@ def enough_memory() -> Iterator[None]:
 
 
 def installed_memory() -> int | None:
-    """Return the bytes of memory of the machine; None where the system does not report it.
-
-    Example:
-        >>> (installed_memory() or 2**30) >= 2**28
-        True
-    """
+    """Return the bytes of memory of the machine; None where the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

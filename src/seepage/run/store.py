@@ -22,7 +22,7 @@ from seepage.assessment.evidence import ARRAYS, Evidence, together
 from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
 from seepage.files import STORE as FILE
-from seepage.files import make_folder, publish
+from seepage.files import make_folder, publish, why
 from seepage.run.job_digests import digest, first_damage, stored_job
 
 T = TypeVar("T")
@@ -61,6 +61,11 @@ CREATE TABLE evidence (
     arrays BLOB NOT NULL, PRIMARY KEY (series, unit)
 ) WITHOUT ROWID;
 """
+# Stored data of a range of units of one series.
+_REMOVALS = [
+    f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
+    for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
+] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
 @dataclass(frozen=True)
@@ -82,17 +87,10 @@ class Store:
     a digest of what determines them), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
     (key, and everything that determines its figures, as JSON), ``figures`` (measurements of a series), ``scores`` (one
     a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean of the
-    float64 ``members`` where they are stored), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
+    float64 ``members`` where they are stored), ``units``, ``jobs``, ``failures`` and ``evidence``.
 
     Beside each job stands a SHA-256 digest of all its stored data, beside each other entry one of that entry. All are
     compared when a store is opened, so that damage and edits are noticed, but not an edit of data and digest together.
-
-    Args:
-        folder: the run folder, None to keep nothing.
-        private: whether only its owner may read the file.
-
-    Raises:
-        BadInputError: the file is not one of these, damaged, of another version, or in use.
     """
 
     def __init__(self, folder: Path | None, private: bool = False) -> None:
@@ -143,11 +141,7 @@ class Store:
     def measured(
         self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
     ) -> list[Measurement]:
-        """Return the measurements of these units under ``key``, in their order.
-
-        Args:
-            only: metrics and columns (None for all columns together) to read; all if None.
-        """
+        """Return the measurements of these units under ``key``, ``only`` some of metric and column, in their order."""
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measurement] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
@@ -160,14 +154,13 @@ class Store:
             for unit, value, entropy, some in self._rows(query, number):
                 if unit not in place:
                     continue
-                pairs[place[unit]] = torch.tensor([_number(value), _number(entropy)], dtype=torch.float64)
+                pair = [math.nan if number is None else number for number in (value, entropy)]
+                pairs[place[unit]] = torch.tensor(pair, dtype=torch.float64)
                 if some is not None:
                     members[place[unit]] = self._decoded(_members, some)
             if higher_leaks is None:
-                correlated, entropy = pairs.unbind(1)
-                measured.append(
-                    Measurement(metric, column, correlated.clone(), bounds=(-1.0, 1.0), entropy=entropy.clone())
-                )
+                correlated, entropy = (values.clone() for values in pairs.unbind(1))
+                measured.append(Measurement(metric, column, correlated, bounds=(-1.0, 1.0), entropy=entropy))
                 continue
             bounds = (-math.inf if low is None else low, math.inf if high is None else high)
             clusters = tuple(members[i] for i in range(len(place))) if len(members) == len(place) > 0 else None
@@ -176,10 +169,8 @@ class Store:
 
     def evidence(self, key: str, units: Iterable[int]) -> Evidence | None:
         """Return the evidence of these units under ``key``, in their order; None where there is none."""
-        decoded = {
-            unit: self._decoded(_unpacked, about, arrays)
-            for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
-        }
+        rows = self._of(key, "evidence", "unit, about, arrays")
+        decoded = {unit: self._decoded(_unpacked, about, arrays) for unit, about, arrays in rows}
         parts = [decoded[unit] for unit in units if unit in decoded]
         return together(parts) if parts else None
 
@@ -193,25 +184,12 @@ class Store:
         return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
     def add_run(self, entry: Mapping[str, object]) -> None:
-        """Store the provenance of a command that is about to write here.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the provenance of a command that is about to write here."""
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
     def setup(self, identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
-        """Return JSON values that are computed once and stored.
-
-        Args:
-            identity: everything that determines them, as JSON values.
-            make: function that computes them where they are not stored yet. Without it, values that are not stored are
-                None.
-
-        Raises:
-            BadInputError: the file cannot be written; also what ``make`` raises.
-        """
+        """Return JSON values that are computed once and stored; None for those not stored without ``make``."""
         key = digest_of(identity)
         rows = self._rows("SELECT content FROM setups WHERE key = ?", key)
         if rows:
@@ -232,17 +210,7 @@ class Store:
         evidence: Sequence[Evidence] = (),
         pictures: Sequence[str | None] = (),
     ) -> None:
-        """Store the units of one job, all in one transaction.
-
-        Args:
-            identity: everything that determines the figures of the series, as JSON values.
-            seconds: machine time of a unit; None where there is no such time.
-            evidence: evidence of each unit, or nothing.
-            pictures: picture of each unit, or nothing.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the units of one job, all in one transaction."""
         number, writes = self._series(key, identity)
         span = (number, units.stop, units.start)
         query = "SELECT first, units FROM jobs WHERE series = ? AND first < ? AND first + units > ?"
@@ -282,11 +250,7 @@ class Store:
         self._write(writes, (number, units))
 
     def add_failure(self, key: str, identity: Mapping[str, object], failure: Failure) -> None:
-        """Store the reason of a job's failure, until another run succeeds.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the reason of a job's failure, until another run succeeds."""
         number, writes = self._series(key, identity)
         units = failure.units
         row = (number, units.start, len(units), failure.message, failure.traceback)
@@ -308,9 +272,8 @@ class Store:
 
     def _of(self, key: str, table: str, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
         """Return columns of a table (t in the query) for one series."""
-        return self._rows(
-            f"SELECT {columns} FROM {table} t JOIN series s ON s.id = t.series WHERE s.key = ? {rest}", key
-        )
+        joined = f"{table} t JOIN series s ON s.id = t.series"
+        return self._rows(f"SELECT {columns} FROM {joined} WHERE s.key = ? {rest}", key)
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if self._connection is None:
@@ -384,7 +347,9 @@ class Store:
                 raise
         except FileExistsError as error:
             raise self._in_use() from error
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
+            raise BadInputError(f"{str(path)!r} cannot be written ({why(error)} with --out.") from error
+        except sqlite3.Error as error:
             raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
 
     def _open(self, path: Path) -> sqlite3.Connection:
@@ -453,22 +418,14 @@ class Store:
             raise self._damaged(error) from error
 
     def _in_use(self) -> BadInputError:
-        return BadInputError(
-            f"{str(self._path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
-        )
+        what = f"{str(self._path)!r} is in use by another seepage"
+        return BadInputError(f"{what}; wait until it has ended, or choose another --out.")
 
     def _damaged(self, error: Exception) -> BadInputError:
         return BadInputError(
             f"{str(self._path)!r} is damaged or no store of seepage ({error}); it was left as it is. Restore it from a "
             "copy, or choose another --out to measure anew."
         )
-
-
-# Stored data of a range of units of one series.
-_REMOVALS = [
-    f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
-    for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
-] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
 def _identity(state: os.stat_result) -> tuple[int, int]:
@@ -486,9 +443,8 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     """Return a description as JSON and the arrays' bytes, one after the other, compressed."""
     arrays = {name: getattr(evidence, name) for name in ARRAYS if getattr(evidence, name) is not None}
     layout = {name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()}
-    content = b"".join(
-        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
-    )
+    ordered = [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays.values()]
+    content = b"".join(array.tobytes() for array in ordered)
     about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
     about |= {} if evidence.regime is None else {"regime": evidence.regime}
     about |= {} if evidence.conditions is None else {"conditions": evidence.conditions}
@@ -526,7 +482,3 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

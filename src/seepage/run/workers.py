@@ -39,17 +39,11 @@ _ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """Some parts of an audit on some units of one configuration.
-
-    Attributes:
-        name: number that is unique in the run.
-        series: places of the parts' series in the plan.
-        audit: place of the audit in the run; workers hold all audits.
-    """
+    """Some parts of an audit on some units of one configuration."""
 
     name: int
-    series: tuple[int, ...]
-    audit: int
+    series: tuple[int, ...]  # places in the plan
+    audit: int  # place in the run; workers hold all audits
     configuration: Configuration
     units: range
     parts: tuple[PlannedPart, ...]
@@ -79,11 +73,7 @@ Finished = Generator[tuple[Job, Results]]
 
 
 def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
-    """Return the outcomes of the parts of a job; a part that fails stops no other.
-
-    Raises:
-        TimeOverError: from ``progress``.
-    """
+    """Return the outcomes of the parts of a job; a part that fails stops no other, but ``TimeOverError`` passes."""
     try:
         exposure = audit.expose(job.configuration, job.units)
     except Exception as error:
@@ -124,12 +114,7 @@ def run_here(
     ends: Ends,
     clock: Callable[[], float],
 ) -> Finished:
-    """Run jobs one after the other in this process.
-
-    Args:
-        wanted: predicate that is called before each job; jobs without a yes are skipped.
-        ends: function from a job to the time on the clock at which it is given up.
-    """
+    """Run jobs one after the other in this process; ``wanted`` is asked before each."""
     for job in jobs:
         if not wanted(job):
             continue
@@ -150,11 +135,7 @@ def run_in_workers(
     ends: Ends,
     workers: int,
 ) -> Finished:
-    """Run jobs in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``.
-
-    Raises:
-        BadInputError: an object that a caller passed cannot be sent to another process.
-    """
+    """Run jobs in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``."""
     waiting = deque(jobs)
     attempts = dict.fromkeys((job.name for job in jobs), 0)
     alone: deque[Job] = deque()
@@ -163,12 +144,9 @@ def run_in_workers(
         # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
         others = {process.pid for process in active_children()}
-        pool = ProcessPoolExecutor(
-            1 if alone else workers,
-            initializer=_initialise,
-            initargs=(messages, list(audits), os.getpid()),
-            env={"OMP_NUM_THREADS": str(max(job.threads for job in jobs))},
-        )
+        state = (messages, list(audits), os.getpid())
+        env = {"OMP_NUM_THREADS": str(max(job.threads for job in jobs))}
+        pool = ProcessPoolExecutor(1 if alone else workers, initializer=_initialise, initargs=state, env=env)
         # A job that ended its worker is tried first by itself, in a pool of one.
         source, at_once = (alone, 1) if alone else (waiting, workers + 1)
         running: dict[Future[Results], Job] = {}
@@ -224,11 +202,7 @@ def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:
 
 
 def make_sendable(audits: Sequence[Audit]) -> None:
-    """Prepare audits to be sent to other processes.
-
-    Raises:
-        BadInputError: an object that a caller passed cannot be sent.
-    """
+    """Prepare audits to be sent to other processes; refuse an object of a caller that cannot be sent."""
     for module in loaded_files():
         # A file that was loaded by its path is no module that another process could import.
         register_pickle_by_value(module)

@@ -70,23 +70,14 @@ _plugins_loaded = False
 
 
 def add_setting(setting: Setting) -> None:
-    """Register a setting.
-
-    Raises:
-        BadInputError: its name is taken.
-    """
+    """Register a setting under a name that is not taken."""
     if setting.name in _SETTINGS:
         raise BadInputError(f"setting {setting.name!r} is registered twice; choose another name.")
     _SETTINGS[setting.name] = setting
 
 
 def settings() -> dict[str, Setting]:
-    """Return all settings by name, those of other packages (entry points ``seepage.settings``) included.
-
-    Example:
-        >>> list(settings())[:4]
-        ['horizontal', 'split', 'vertical', 'pooled']
-    """
+    """Return all settings by name, those of other packages (entry points ``seepage.settings``) included."""
     global _plugins_loaded
     if not _plugins_loaded:
         _plugins_loaded = True
@@ -97,15 +88,7 @@ def settings() -> dict[str, Setting]:
 
 
 def setting(name: str) -> Setting:
-    """Return the setting of a name.
-
-    Raises:
-        BadInputError: there is none; the message names the nearest.
-
-    Example:
-        >>> setting("split").summary.partition(":")[0]
-        'split learning'
-    """
+    """Return the setting of a name; for an unknown one the message names the nearest."""
     plugins = settings()
     if name not in plugins:
         raise unknown_name("setting", name, plugins)
@@ -113,11 +96,7 @@ def setting(name: str) -> Setting:
 
 
 def deployment_of(spec: Spec) -> Deployment:
-    """Return the threat model of a spec, as its setting declares it.
-
-    Raises:
-        BadInputError: the spec is of a setting that declares no threat model.
-    """
+    """Return the threat model of a spec; refuse one of a setting that declares none."""
     plugin = setting(spec.setting)
     if plugin.deployment is None:
         raise BadInputError(
@@ -127,49 +106,27 @@ def deployment_of(spec: Spec) -> Deployment:
     return plugin.deployment(spec)
 
 
-add_setting(
-    Setting(
-        "horizontal",
+# Summary of each setting, and the function of its module ``audit`` that prepares an audit.
+_OURS = {
+    "horizontal": (
         "horizontal learning: what the server reads of the records behind gradients and updates",
-        "seepage.settings.horizontal.spec:HorizontalSpec",
-        "seepage.settings.horizontal.audit:prepared_audit",
-        "seepage.settings.horizontal.audit:deployment",
-        command="audit",
-    )
-)
-add_setting(
-    Setting(
-        "split",
-        "split learning: what the server reads of the client's columns and labels",
-        "seepage.settings.split.spec:SplitSpec",
-        "seepage.settings.split.audit:prepared",
-        "seepage.settings.split.audit:deployment",
-    )
-)
-add_setting(
-    Setting(
-        "vertical",
+        "prepared_audit",
+    ),
+    "split": ("split learning: what the server reads of the client's columns and labels", "prepared"),
+    "vertical": (
         "vertical learning: what the active party reads of a passive party's columns",
-        "seepage.settings.vertical.spec:VerticalSpec",
-        "seepage.settings.vertical.audit:VerticalAudit.prepared",
-        "seepage.settings.vertical.audit:deployment",
-    )
-)
-add_setting(
-    Setting(
-        "pooled",
+        "VerticalAudit.prepared",
+    ),
+    "pooled": (
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
-        "seepage.settings.pooled.spec:PooledSpec",
-        "seepage.settings.pooled.audit:PooledAudit.prepared",
-        "seepage.settings.pooled.audit:deployment",
-    )
-)
-add_setting(
-    Setting(
-        "trees",
+        "PooledAudit.prepared",
+    ),
+    "trees": (
         "federated trees: what histograms and tree files tell of the records that they were grown on",
-        "seepage.settings.trees.spec:TreesSpec",
-        "seepage.settings.trees.audit:TreesAudit.prepared",
-        "seepage.settings.trees.audit:deployment",
-    )
-)
+        "TreesAudit.prepared",
+    ),
+}
+for _name, (_summary, _prepare) in _OURS.items():
+    _spec, _audit = f"seepage.settings.{_name}.spec", f"seepage.settings.{_name}.audit"
+    _places = f"{_spec}:{_name.capitalize()}Spec", f"{_audit}:{_prepare}", f"{_audit}:deployment"
+    add_setting(Setting(_name, _summary, *_places, command="audit" if _name == "horizontal" else ""))

@@ -16,19 +16,9 @@ FEATURE_SCALES = {metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}
 def features_outcome(
     knowledge: FeatureKnowledge, seen: FeatureTranscript, guess: FeatureGuess, seconds: float, keep_records: bool
 ) -> Outcome:
-    """Return the figures of a guess in each training, with those of each record where a figure is their mean.
-
-    Args:
-        seconds: time for a record.
-        keep_records: whether evidence may hold cells.
-
-    Raises:
-        BadInputError: the guess is of other records.
-    """
+    """Return the figures of a guess in each training, with those of each record where a figure is their mean."""
     schema, marginals = knowledge.schema, knowledge.marginals
     measured, right = measure_features(schema, seen, guess), right_features(schema, seen.cells, guess.cells)
-    evidence = [
-        evidence_of_columns(schema, marginals, *of_training, keep_records)
-        for of_training in zip(seen.cells, guess.cells, right, seen.labels, strict=True)
-    ]
+    trainings = zip(seen.cells, guess.cells, right, seen.labels, strict=True)
+    evidence = [evidence_of_columns(schema, marginals, *training, keep_records) for training in trainings]
     return Outcome(measured, seconds, evidence)

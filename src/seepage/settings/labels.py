@@ -43,12 +43,9 @@ def guesses_labels(entry: Entry[T]) -> bool:
 
 
 def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int[Tensor, "training record"]:
-    """Return an order of the records in each training whose first records, with known labels, are not all alike.
+    """Return an order of each training's records whose first, with known labels, are not all alike.
 
     Where they are alike, as with a rare class, the last of them changes places with the first record of another label.
-
-    Args:
-        labelled: number of records, the first, whose labels an attacker knows.
 
     Example:
         >>> import torch
@@ -64,13 +61,9 @@ def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int
 
 
 def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> ReturnedView:
-    """Return a view in which each record whose label is unknown comes with the messages of another one.
-
-    Args:
-        view: view of the records, those with known labels first.
+    """Return a view in which each record whose label is unknown, all but the first, has another one's messages.
 
     Example:
-        >>> import torch
         >>> came = torch.tensor([[[1.0], [2.0], [3.0]]])
         >>> mixed_up(ReturnedView(came, came, came), labelled=1).gradient.flatten().tolist()
         [1.0, 3.0, 2.0]
@@ -79,20 +72,13 @@ def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> Retur
     def rolled(message: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record feature"]:
         return torch.cat([message[:, :labelled], message[:, labelled:].roll(1, 1)], dim=1)
 
-    return replace(
-        view,
-        features=rolled(view.features),
-        gradient=rolled(view.gradient) if gradients else view.gradient,
-        earlier=tuple(mixed_up(earlier_view, labelled, gradients) for earlier_view in view.earlier),
-    )
+    gradient = rolled(view.gradient) if gradients else view.gradient
+    earlier = tuple(mixed_up(earlier_view, labelled, gradients) for earlier_view in view.earlier)
+    return replace(view, features=rolled(view.features), gradient=gradient, earlier=earlier)
 
 
 def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
-    """Refuse a defense for two labels where there are more.
-
-    Raises:
-        BadInputError: the defense is for two labels, and the target has more or is a number.
-    """
+    """Refuse a defense for two labels where there are more, or the target is a number."""
     classes = target.width if isinstance(target, Discrete) else None
     if getattr(mechanism, "two_labels", False) and classes != 2:
         has = "is a number" if classes is None else f"has {classes} classes"
@@ -103,11 +89,7 @@ def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
 
 
 def classes_of(defense: str, target: Column) -> int:
-    """Return the number of classes that a defense of labels flips between.
-
-    Raises:
-        BadInputError: the target is a number.
-    """
+    """Return the number of classes that a defense of labels flips between; refuse a target that is a number."""
     if not isinstance(target, Discrete):
         raise BadInputError(
             f"{defense!r} flips classes, but the target {target.name!r} is a number; leave it out, or put the target's "
@@ -131,21 +113,10 @@ def refuse_class_attacks(setting: str, attacks: Sequence[Part], target: Column) 
 def task_figures(
     target: Column, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
 ) -> list[Measurement]:
-    """Return figures of one network's predictions of labels.
+    """Return figures of one network's predictions of labels, from outputs with the target's usual head.
 
     ``task_accuracy``: the share of records with the right class, or with a number within the target's tolerance; of two
     classes also ``auc``, of numbers ``task_rmse``, the root of the mean squared error in the target's unit.
-
-    Args:
-        outputs: outputs of the network, with the target's usual head.
-
-    Example:
-        >>> import torch
-        >>> from seepage.tabular.schema import Continuous
-        >>> pay = Continuous(name="pay", low=0, high=10, tolerance=1)
-        >>> accuracy, error = task_figures(pay, torch.tensor([[0.0], [1.0]]), torch.tensor([5.0, 8.0]))
-        >>> accuracy.metric, accuracy.values.tolist()
-        ('task_accuracy', [0.5])
     """
     if not isinstance(target, Discrete):
         apart = (numbers_of(target, outputs.cpu()) - labels).abs()
@@ -164,12 +135,7 @@ def task_figures(
 def labels_outcome(
     target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, labelled: int, seconds: float
 ) -> Outcome:
-    """Return the figures of guessed labels in each training.
-
-    Args:
-        labelled: number of records, the first, whose labels the attacker knows; they do not count.
-        seconds: time for all records of all trainings.
-    """
+    """Return the figures of guessed labels in each training; the first ``labelled``, which are known, do not count."""
     counted = (torch.arange(true.shape[1]) >= labelled).expand(true.shape)
     each = seconds / max(1, true.numel() - labelled * len(true))
     return Outcome(measure_labels(target, true, guess, counted), each)

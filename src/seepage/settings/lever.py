@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,34 +20,18 @@ _DIGITS = 2
 class Lever:
     """One change of a deployment: a defense, or other values of fields of the spec.
 
-    Attributes:
-        name: name in reports, such as ``dp_sgd``.
-        weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
-            where there is nothing to search. The weakest may be the larger number.
-        mechanism: names of the mechanisms of a defense with ``+`` between them; the lever's name if None.
-        options: options of the defense beside its strength, as ``Part`` has them.
-        strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
-        spec_field: field of the spec that is set to the strength; None for a defense.
-        key: key of the field, where it is a mapping.
-        beside: further fields that change with it, by name.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> lever = Lever("dp_sgd", 0.01, 10.0, options={"clip_norm": 1.0}, strengths=(("noise_multiplier",),))
-        >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
-        >>> changed.defenses[0].options, changed.defenses[0].title
-        ({'clip_norm': 1.0, 'noise_multiplier': 0.1}, 'dp_sgd(0.1)')
+    Its strength is searched on a log scale between two positive ends, alike where there is nothing to search.
     """
 
     name: str
-    weakest: float | int
+    weakest: float | int  # may be the larger number
     strongest: float | int
     whole: bool = False
-    mechanism: str | None = None
+    mechanism: str | None = None  # names of a defense's mechanisms with ``+`` between them; the lever's name if None
     options: Mapping[str, Any] = field(default_factory=dict)
-    strengths: tuple[tuple[str, ...], ...] = ()
-    spec_field: str | None = None
-    key: str | None = None
+    strengths: tuple[tuple[str, ...], ...] = ()  # path to each option that is set, such as ``("noise_multiplier",)``
+    spec_field: str | None = None  # field of the spec that is set to the strength; None for a defense
+    key: str | None = None  # of the field, where it is a mapping
     beside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,12 +62,7 @@ class Lever:
         return None if middle in (self.rounded(weaker), self.rounded(stronger)) else middle
 
     def rounded(self, strength: float | int) -> float | int:
-        """Return a strength as it is tried: a whole number, or one of few digits.
-
-        Example:
-            >>> Lever("a", 1.0, 9.0).rounded(0.123456), Lever("a", 1.0, 9.0, whole=True).rounded(2.6)
-            (0.12, 3)
-        """
+        """Return a strength as it is tried: a whole number, or one of few digits."""
         return round(strength) if self.whole else float(f"{strength:.{_DIGITS}g}")
 
     def words(self, strength: float | int) -> str:
@@ -101,18 +81,12 @@ class Lever:
         return {self.spec_field: value, **self.beside}
 
     def applied(self, spec: S, strength: float | int) -> S:
-        """Return a spec with this change.
-
-        Raises:
-            BadInputError: it does not go together with what the spec says.
-        """
+        """Return a spec with this change; raise where it does not go together with what the spec says."""
         given = {name: getattr(spec, name) for name in spec.model_fields_set}
         return type(spec).of(**{**given, **self.fields(spec, strength)})
 
     def _options(self, strength: float | int) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            name: dict(value) if isinstance(value, Mapping) else value for name, value in self.options.items()
-        }
+        options: dict[str, Any] = copy.deepcopy(dict(self.options))
         for path in self.strengths:
             place = options
             for name in path[:-1]:

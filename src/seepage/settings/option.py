@@ -15,6 +15,9 @@ from pydantic.fields import FieldInfo
 from seepage.user_code import is_reference
 
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
+_KINDS: dict[type, Kind] = {
+    **{bool: "switch", int: "whole", float: "number", Path: "path", tuple: "list", dict: "mapping", BaseModel: "model"}
+}
 
 # Panels of help and reference, in their order.
 TABLE, PARTIES, ATTACK = "The table", "The parties and what they train", "What is attacked, and how"
@@ -83,14 +86,7 @@ class Option:
 
 @dataclass(frozen=True)
 class SpecField:
-    """A field of a spec as front ends see it.
-
-    Attributes:
-        kind: kind of one value.
-        annotation: type, without metadata and without None.
-        item: type of an item of a list; None for what is no list.
-        info: pydantic's view of the field.
-    """
+    """A field of a spec as front ends see it."""
 
     name: str
     option: Option
@@ -146,13 +142,7 @@ def fields_of(model: type[BaseModel]) -> Mapping[str, SpecField]:
 
 
 def code_of(spec: BaseModel) -> list[str]:
-    """Return the names of code that a spec holds, such as ``file.py:factory`` as its model.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
-        (['networks.py:build'], [])
-    """
+    """Return the names of code that a spec holds, such as ``file.py:factory`` as its model."""
     fields = fields_of(type(spec)).items()
     named = [str(getattr(spec, name)) for name, field in fields if field.option.code]
     parts = [part for name, field in fields if field.parts for part in getattr(spec, name) if part.passed is None]
@@ -190,16 +180,7 @@ def _kind(annotation: Any) -> Kind:
     if origin is Literal:
         return "choice"
     if isinstance(origin, type):
-        simple: tuple[tuple[type, Kind], ...] = (
-            (bool, "switch"),
-            (int, "whole"),
-            (float, "number"),
-            (Path, "path"),
-            (tuple, "list"),
-            (dict, "mapping"),
-            (BaseModel, "model"),
-        )
-        for python, kind in simple:
+        for python, kind in _KINDS.items():
             if issubclass(origin, python):
                 return kind
     return "text"

@@ -19,7 +19,6 @@ from seepage.registry import Entry, Registry
 from seepage.sources import NoDigestError, fingerprint, foreign_code
 from seepage.user_code import short_name
 
-M = TypeVar("M")
 T = TypeVar("T")
 # Registered name of no defense.
 NONE = "none"
@@ -56,11 +55,7 @@ class Part(BaseModel):
 
     @classmethod
     def of_object(cls, passed: object, label: str | None = None) -> Part:
-        """Return the part of an object of a caller.
-
-        Raises:
-            BadInputError: it is a class, or a function that makes parts, instead of what it makes.
-        """
+        """Return the part of an object of a caller; refuse a class, or a function that makes parts."""
         if isinstance(passed, type) or registry.is_factory(passed):
             name = getattr(passed, "__name__", repr(passed))
             raise BadInputError(f"{name} makes a part and is none itself; give what it returns, as in {name}().")
@@ -105,19 +100,11 @@ _AND = "+"
 
 
 def read_part(text: str) -> dict[str, Any]:
-    """Return name and options of a part that is written as text.
-
-    Args:
-        text: ``name`` or ``name:{option: value}``; several with ``+`` between them for a defense that combines them.
-
-    Raises:
-        BadInputError: it is written otherwise.
+    """Return name and options of a part that is written as text: ``name`` or ``name:{option: value}``, joined by ``+``.
 
     Example:
         >>> read_part("label_flip:{probability: 0.01}+label_only")
         {'name': 'label_flip+label_only', 'options': {'label_flip': {'probability': 0.01}}}
-        >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
-        {'scale': 0.001}
     """
     mechanisms = [_mechanism(part_text, text) for part_text in _apart(text)]
     return mechanisms[0] if len(mechanisms) == 1 else _together(mechanisms)
@@ -200,11 +187,7 @@ def _all(value: Mapping[str, object]) -> dict[str, Any]:
 
 
 def make_part(registered: Registry[T], part: Part) -> T:
-    """Return a part ready to use: the object that was passed, or a new one from name and options.
-
-    Raises:
-        BadInputError: the name or an option is unknown, or the object's class is one of another setting.
-    """
+    """Return a part ready to use: the object that was passed, or a new one from name and options."""
     if part.passed is None:
         return registered.create(part.name, **part.options)
     entry_of(registered, part)
@@ -212,11 +195,7 @@ def make_part(registered: Registry[T], part: Part) -> T:
 
 
 def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
-    """Return the registry entry of a part: the view that it takes and the side information that it needs.
-
-    Raises:
-        BadInputError: the name is unknown, or an object's class is one of another setting.
-    """
+    """Return the registry entry of a part: the view that it takes and the side information that it needs."""
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
 
 
@@ -224,8 +203,6 @@ def in_words(setting: str, defense: Part) -> str | None:
     """Return a description of a defense with its strength, from the field ``words`` of its class; None without one.
 
     Example:
-        >>> in_words("horizontal", Part(name="gaussian_noise", options={"scale": 0.1}))
-        'noise of standard deviation 0.1 on every number sent'
         >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
         'labels exchanged at random, with probability 0.1, and gradients of equal length'
     """
@@ -246,20 +223,12 @@ def in_words(setting: str, defense: Part) -> str | None:
 
 
 def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:
-    """Return marks of parts that differ from their publication, as tables print them behind the names.
-
-    The mark of a part is the field ``mark`` of its class.
-
-    Example:
-        >>> marks_of("split", [Part(name="fsha"), Part(name="exact")], [])
-        {'fsha': 'active in its paper, passive here'}
-    """
+    """Return the marks (field ``mark``) of parts that differ from their publication, as tables print them."""
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
-            published = [
-                getattr(entry_of(registered, mechanism).factory, "mark", None) for mechanism in part.mechanisms
-            ]
+            factories = [entry_of(registered, mechanism).factory for mechanism in part.mechanisms]
+            published = [getattr(factory, "mark", None) for factory in factories]
             distinct = dict.fromkeys(mark for mark in published if mark is not None)
             if distinct:
                 marks[part.title] = "; ".join(distinct)
@@ -281,11 +250,7 @@ def source_of(registered: Registry[object], part: Part) -> str | None:
 
 
 def check_storable(parts: Sequence[Part]) -> None:
-    """Refuse to store results of objects without a digest, by which a later run knows whether they compute the same.
-
-    Raises:
-        BadInputError: an object has no digest; the message names the first, and the reason.
-    """
+    """Refuse to store results of objects without a digest, by which a later run knows whether they compute the same."""
     for part in parts:
         try:
             fingerprint(part.passed)
@@ -297,34 +262,21 @@ def check_storable(parts: Sequence[Part]) -> None:
             ) from error
 
 
-def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tuple[object, ...]:
+def combine(registered: Registry[object], part: Part) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
-    Args:
-        registered: defenses of the setting. A mechanism that can be combined has an attribute ``acts_on``, the thing
-            that it changes: two mechanisms never change the same.
-
-    Raises:
-        BadInputError: a name or an option is unknown or out of range, two mechanisms act on the same thing, or a
-            defense would be called as no defense is in results.
-
-    Example:
-        >>> both = Part(name="rounded_answers+query_limit", options={
-        ...     "rounded_answers": {"digits": 1}, "query_limit": {"queries": 100}})
-        >>> from seepage import registry
-        >>> combine(registry.defenses.of("pooled"), both)
-        (RoundedAnswers(digits=1), QueryLimit(queries=100))
+    A mechanism that can be combined has an attribute ``acts_on``: two mechanisms never change the same thing.
     """
     roles: dict[str, tuple[str, object]] = {}
     for mechanism in part.mechanisms:
         instance = make_part(registered, mechanism)
-        if mechanism.name == nothing:
+        if mechanism.name == NONE:
             if len(part.mechanisms) > 1:
-                raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
+                raise BadInputError(f"{part.name!r} combines a defense with none; leave {NONE!r} out.")
             continue
-        if part.title == nothing:
+        if part.title == NONE:
             raise BadInputError(
-                f"a defense that does something would be called {nothing!r} in results; give it a label of its own, "
+                f"a defense that does something would be called {NONE!r} in results; give it a label of its own, "
                 "such as label: mine."
             )
         acts_on = str(getattr(instance, "acts_on", mechanism.name))
@@ -337,15 +289,8 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     return tuple(instance for _, instance in roles.values())
 
 
-def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
-    """Return the mechanisms of a defense, see ``combine``.
-
-    Args:
-        kinds: classes of mechanisms that the setting, or one of its topologies, has a place for.
-
-    Raises:
-        BadInputError: a mechanism is none of these kinds, or they cannot be combined.
-    """
+def mechanisms_of(setting: str, part: Part, *kinds: type) -> list[Any]:
+    """Return the mechanism of each class in a defense, None without one; refuse those of any other class."""
     registered = registry.defenses.of(setting)
     mechanisms = combine(registered, part)
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
@@ -355,24 +300,7 @@ def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
             f"the defense {part.title!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
             f"classes that extend {', '.join(kind.__name__ for kind in kinds)}."
         )
-    return mechanisms
-
-
-def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
-    """Return the mechanism of a class among those of a defense; None where there is none.
-
-    Example:
-        >>> of_kind((1, "one"), str), of_kind((1,), str)
-        ('one', None)
-    """
-    return next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None)
-
-
-def distinct_names(kind: str, names: Sequence[str]) -> None:
-    """Refuse, as bad input, two things with the same name in results."""
-    for name in names:
-        if list(names).count(name) > 1:
-            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")
+    return [next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None) for kind in kinds]
 
 
 def several(value: object) -> object:

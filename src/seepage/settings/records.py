@@ -29,15 +29,10 @@ def records_outcome(
     keep_records: bool | None = None,
     further: Sequence[Measurement] = (),
 ) -> Outcome:
-    """Return the figures of guessed records of some victims.
+    """Return the figures of guessed records, matched by the attacker's statistics.
 
-    Args:
-        statistics: statistics of the attacker, by which guesses are matched.
-        visible: whether each record stands above the client's own rounding; None where that is not known.
-        keep_records: whether evidence may hold cells; no evidence at all if None, as for a baseline.
-
-    Raises:
-        BadInputError: the guess is of other victims or columns than the secret.
+    ``visible``: whether each record stands above the client's own rounding, None where that is not known. Evidence
+    holds cells if ``keep_records``; there is none if that is None, as for a baseline.
     """
     matched = match_records(schema, statistics, secret, guess)
     if visible is not None:

@@ -14,20 +14,7 @@ G = TypeVar("G")
 
 
 def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
-    """Return a guess of the type that a setting takes.
-
-    Args:
-        sizes: sizes of the guess's ``cells`` along its first and its last axis, by what these are; not checked if None.
-
-    Raises:
-        BadInputError: the guess is of another type, or its cells have other sizes; the message says what to return.
-
-    Example:
-        >>> check_guess(Part(name="mine.py:Mine"), {"cells": 3}, Tensor)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: 'Mine' returned an object of type dict where torch.Tensor is expected; return one.
-    """
+    """Return a guess of the type that a setting takes, with ``cells`` of these sizes along first and last axis."""
     if not isinstance(guess, kind):
         raise BadInputError(
             f"{part.title!r} returned an object of type {type(guess).__name__} where "

@@ -94,11 +94,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scale:
-    """The reading of a metric.
-
-    Attributes:
-        higher_leaks: whether a higher value means that more leaked; None where it says nothing about leakage.
-    """
+    """The reading of a metric; ``higher_leaks`` is None where a value says nothing about leakage."""
 
     higher_leaks: bool | None = True
     low: float = 0.0
@@ -207,12 +203,7 @@ class Exposure(ABC):
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """Trainings of the task that a published table asks for beside the attacks.
-
-    Attributes:
-        recipe: settings of the training; no training if None.
-        configurations: points of the sweep to train for; for the others, only earlier trainings are read.
-    """
+    """Trainings of the task that a published table asks for; without a recipe none, only earlier ones are read."""
 
     recipe: Recipe | None
     configurations: Sequence[Configuration] = ()
@@ -250,11 +241,7 @@ class Audit(ABC, Generic[S]):
         return None if self.dataset is None else self.dataset.schema
 
     def deployment(self) -> Deployment:
-        """Return the threat model: views and side information of the attacker.
-
-        Raises:
-            BadInputError: the setting declares no threat model.
-        """
+        """Return the threat model: views and side information of the attacker."""
         return deployment_of(self.spec)
 
     @property
@@ -355,11 +342,7 @@ Cache = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
 
 @dataclass(frozen=True)
 class Given:
-    """Objects that a caller passed in place of names in the spec.
-
-    Attributes:
-        folder: run folder in which networks that were trained before are looked for.
-    """
+    """Objects that a caller passed in place of names in the spec; ``folder`` may hold networks trained before."""
 
     dataset: Dataset | None = None
     model: Model | nn.Module | None = None

@@ -70,18 +70,17 @@ def _as_tuples(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; a value that is no text is unchanged.
+    """Return a span of time in seconds; a value that is no text is unchanged.
 
     Example:
-        >>> _seconds("30m"), _seconds("1h30m")
-        (1800.0, 5400.0)
+        >>> _seconds("90s"), _seconds("1h30m")
+        (90.0, 5400.0)
     """
     if not isinstance(value, str):
         return value
     match = _TIME.fullmatch(value.replace(" ", ""))
-    total = (
-        sum(float(n or 0) * by for n, by in zip(match.groups(), (86_400, 3_600, 60, 1), strict=True)) if match else 0
-    )
+    numbers = match.groups() if match else (0, 0, 0, 0)
+    total = sum(float(number or 0) * unit for number, unit in zip(numbers, (86_400, 3_600, 60, 1), strict=True))
     if not total > 0:
         raise BadInputError(f"a time is written like 90s, 30m or 2h, got {value!r}; say number and unit.")
     return total
@@ -114,37 +113,25 @@ DatasetName = Annotated[
         "Dataset by name; `seepage datasets` lists them.", TABLE, "NAME", parts="datasets", own=True, replaces=_TABLE
     ),
 ]
-Attacks = Annotated[
-    Parts, Option("Attack by name; `seepage attacks` lists them.", ATTACK, "NAME[:OPTIONS]", parts="attacks")
-]
-Baselines = Annotated[
-    Parts,
-    Option(
-        "Baseline to compare attacks with, which knows all but the message.",
-        ATTACK,
-        "NAME[:OPTIONS]",
-        parts="baselines",
-    ),
-]
-Defenses = Annotated[
-    Parts,
-    Option(
-        "Defense by name, none for no defense; `seepage defenses` lists them. Each is audited.",
-        ATTACK,
-        "NAME[:OPTIONS]",
-        parts="defenses",
-    ),
-]
 
 
-def _limit(value: object) -> object:
-    """Return a limit that is given by its number alone as fields of a gate."""
-    return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+def _parts(parts: str, description: str) -> Option:
+    return Option(description, ATTACK, "NAME[:OPTIONS]", parts=parts)
 
 
-def _wish(value: object) -> object:
-    """Return a limit that is given by its number alone as fields of a wish."""
-    return {"below": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+_DEFENSE = "Defense by name, or none; `seepage defenses` lists them. Each is audited."
+Attacks = Annotated[Parts, _parts("attacks", "Attack by name; `seepage attacks` lists them.")]
+Baselines = Annotated[Parts, _parts("baselines", "Baseline to compare attacks with, which knows all but the message.")]
+Defenses = Annotated[Parts, _parts("defenses", _DEFENSE)]
+
+
+def _number_as(field: str) -> BeforeValidator:
+    """Return a validator that takes a number alone as this field of a nested model."""
+    return BeforeValidator(lambda value: {field: value} if _is_number(value) else value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class ContradictionError(BadInputError):
@@ -156,7 +143,7 @@ class ContradictionError(BadInputError):
 
 
 def _lift(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1:
+    if isinstance(value, int | float) and _is_number(value) and not 0 < value < 1:
         raise BadInputError(
             "the limit of a lift is a number between 0 and 1 (0.2 is 20 points; no number of repetitions shows 0), "
             f"got {value!r}."
@@ -165,12 +152,7 @@ def _lift(value: object) -> object:
 
 
 def _worst(value: object) -> object:
-    """Return SHARE:LIFT as two numbers.
-
-    Example:
-        >>> _worst("0.1:0.5")
-        (0.1, 0.5)
-    """
+    """Return SHARE:LIFT as two numbers."""
     if value is None:
         return None
     pieces = value.split(":") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
@@ -194,17 +176,13 @@ class ItemError(BadInputError):
         self.index = index
 
 
-class Gate(Plain):
-    """A limit that an audit has to stay below.
+def _limited_column(name: str) -> Option:
+    usual = "all cells, whole records, label and sensitive columns"
+    return Option("Column whose lift is limited.", GATE, "COLUMN", name=name, default=usual)
 
-    Attributes:
-        above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
-        column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
-        deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
-        worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
-            such limit.
-        over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
-    """
+
+class Gate(Plain):
+    """A limit that an audit has to stay below."""
 
     above: Annotated[
         float,
@@ -212,23 +190,14 @@ class Gate(Plain):
         Field(gt=0, lt=1),
         Option(
             "Lift over the best baseline (0.2: 20 points) that every attack must be shown to stay below, in every "
-            "deployed configuration. Victims are added until that is certain. Exit status: 0 shown, 1 failed, "
+            "deployed configuration. Repetitions are added until that is certain. Exit status: 0 shown, 1 failed, "
             "3 some jobs failed, 4 undecided.",
             GATE,
             "LIFT",
             name="fail_above",
         ),
     ]
-    column: Annotated[
-        str | None,
-        Option(
-            "Column whose lift is limited.",
-            GATE,
-            "COLUMN",
-            name="fail_column",
-            default="all cells, whole records, label and sensitive columns",
-        ),
-    ] = None
+    column: Annotated[str | None, _limited_column("fail_column")] = None
     deployed: Annotated[
         Names,
         Option(
@@ -240,8 +209,7 @@ class Gate(Plain):
         ),
     ] = ()
     whole_records: Annotated[
-        bool,
-        Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records"),
+        bool, Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records")
     ] = False
     worst: Annotated[
         tuple[float, float] | None,
@@ -267,13 +235,7 @@ class Gate(Plain):
 
 
 class Wish(Plain):
-    """Requirements on a recommended configuration.
-
-    Attributes:
-        below: mean lift over the best baseline below which it must be shown to stay, in (0, 1).
-        column: column whose lift counts; see ``Gate``.
-        max_cost: largest loss in the metric of the task, in its own unit; None for any.
-    """
+    """Requirements on a recommended configuration."""
 
     below: Annotated[
         float,
@@ -286,16 +248,7 @@ class Wish(Plain):
             name="below",
         ),
     ]
-    column: Annotated[
-        str | None,
-        Option(
-            "Column whose lift is limited.",
-            GATE,
-            "COLUMN",
-            name="column",
-            default="all cells, whole records, label and sensitive columns",
-        ),
-    ] = None
+    column: Annotated[str | None, _limited_column("column")] = None
     whole_records: Annotated[
         bool, Option("Whether the share of whole records alone is limited.", GATE, name="whole_records")
     ] = False
@@ -498,12 +451,12 @@ class Spec(Plain):
     control: Annotated[bool, Option("Whether a positive control shows that the attacks work here.", ATTACK)] = True
     gate: Annotated[
         Gate | None,
-        BeforeValidator(_limit),
+        _number_as("above"),
         Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
     ] = None
     recommend: Annotated[
         Wish | None,
-        BeforeValidator(_wish),
+        _number_as("below"),
         Option(
             "What a recommended configuration has to meet; `seepage recommend` searches for it.",
             GATE,
@@ -578,7 +531,8 @@ class Spec(Plain):
         if self.schema_file is not None and steered:
             raise ContradictionError(
                 "schema_file",
-                f"{' and '.join(steered)} steer(s) how a schema is inferred, but a schema file was given; say it there "
+                f"{' and '.join(steered)} {'steer' if len(steered) > 1 else 'steers'} how a schema is "
+                "inferred, but a schema file was given; say it there "
                 "instead.",
             )
         if self.data is not None and self.schema_file is None and self.target is None:
@@ -609,11 +563,7 @@ class Spec(Plain):
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:
-        """Return a spec of plain values.
-
-        Raises:
-            BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
-        """
+        """Return a spec of plain values; one ``BadInputError`` names all that are unusable."""
         spec = cls.attempt(values)
         if isinstance(spec, list):
             raise BadInputError(" ".join(dict.fromkeys(map(str, spec))))
@@ -629,11 +579,7 @@ class Spec(Plain):
             return [_problem(cls, details) for details in error.errors()]
 
     def check_parts(self) -> None:
-        """Create every part once, to check its options.
-
-        Raises:
-            BadInputError: an option of a part is unknown, missing or out of range, or mechanisms do not go together.
-        """
+        """Create every part once, to check its options."""
         for field in fields_of(type(self)).values():
             if field.parts:
                 registered = self.registered(field)
@@ -685,20 +631,12 @@ class Spec(Plain):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem with a value of a spec.
-
-    Attributes:
-        path: field, with positions and names within it; empty for a problem of the whole spec.
-        message: expectation and, where the value is not None, remedy.
-        value: value of the user, where the message does not contain it; None where it does.
-        advised: message that advises settings, which front ends put in their own words.
-        contradiction: whether several values contradict each other, rather than one value being wrong.
-    """
+    """A problem with a value of a spec."""
 
     path: tuple[str | int, ...]
     message: str
-    value: object = None
-    advised: BadInputError | None = None
+    value: object = None  # of the user, where the message does not contain it
+    advised: BadInputError | None = None  # message that advises settings, which front ends put in their own words
     contradiction: bool = False
 
     def __str__(self) -> str:
@@ -734,11 +672,7 @@ def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
 
 
 def distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return parts without exact repeats.
-
-    Raises:
-        BadInputError: two different ones would have the same name in results.
-    """
+    """Return parts without exact repeats; refuse different ones that would have the same name in results."""
     distinct_parts = list({(part.model_dump_json(), id(part.passed)): part for part in parts}.values())
     names = [part.title for part in distinct_parts]
     for name in names:

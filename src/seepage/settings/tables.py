@@ -22,21 +22,7 @@ _ROWS = (
 
 
 class Tables:
-    """Tables of specs, shared between specs of the same rows.
-
-    Args:
-        folder: folder with networks that were trained before; None for none.
-
-    Attributes:
-        cache: objects that settings derive from specs and tables, by keys of their own.
-
-    Example:
-        >>> from seepage.settings.split.spec import SplitSpec
-        >>> tables = Tables()
-        >>> specs = [SplitSpec.of(dataset="german", seed=seed) for seed in (0, 1)]
-        >>> tables.rows(specs[0])[0] is tables.rows(specs[1])[0]
-        True
-    """
+    """Tables of specs, shared between specs of the same rows; ``folder`` holds networks that were trained before."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -57,11 +43,7 @@ def rows_key(spec: Spec) -> str:
 
 
 def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
-    """Return the rows of a spec, and the inference of their schema where it was inferred.
-
-    Raises:
-        BadInputError: a name is unknown or a file cannot be used.
-    """
+    """Return the rows of a spec, and the inference of their schema where it was inferred."""
     if spec.data is not None:
         return _own(spec)
     return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
@@ -78,9 +60,8 @@ def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
     if spec.target not in (None, learnt):
         groups = groups_of_schema(open_table(spec.data, separator=separator, encoding=encoding), schema)
         # The target may be named by any of the one-hot columns that it is made of.
-        learnt = next(
-            (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
-        )
+        if any(group.name == learnt and spec.target in group.members for group in groups):
+            learnt = spec.target
     if spec.target not in (None, learnt):
         raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
     return own_table(spec.data, schema, policy=spec.policy, separator=separator, encoding=encoding)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.needs import NEEDS, ActsOn, Need
+from seepage.needs import NEEDS, ActsOn, Need, view_in_words
 from seepage.settings.part import Part, entry_of
 
 
@@ -36,11 +36,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Applicability:
-    """Whether an attack can be run on a deployment.
-
-    Attributes:
-        reason: sentence that names both sides of a mismatch; None where the attack applies.
-    """
+    """Whether an attack can be run on a deployment; if not, ``reason`` names both sides of the mismatch."""
 
     attack: str
     sees: tuple[str, ...]
@@ -67,19 +63,9 @@ def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn],
 
 
 def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment) -> Applicability:
-    """Return whether an attack can be run on a deployment.
-
-    Example:
-        >>> from seepage.settings.catalogue import deployment_of
-        >>> from seepage.settings.split.spec import SplitSpec
-        >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
-        >>> fsha = applicability(registry.attacks["fsha"], deployment)
-        >>> fsha.applies, fsha.needs
-        (False, ('auxiliary',))
-    """
-    return Applicability(
-        entry.name, tuple(view.__name__ for view in entry.sees), entry.needs, _reason(entry, deployment)
-    )
+    """Return whether an attack can be run on a deployment."""
+    sees = tuple(view.__name__ for view in entry.sees)
+    return Applicability(entry.name, sees, entry.needs, _reason(entry, deployment))
 
 
 def grid_of_attacks(deployment: Deployment) -> list[Applicability]:
@@ -88,11 +74,7 @@ def grid_of_attacks(deployment: Deployment) -> list[Applicability]:
 
 
 def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None:
-    """Refuse attacks that cannot be run, before anything is.
-
-    Raises:
-        BadInputError: for each such attack, its view or needs, and those of the deployment.
-    """
+    """Refuse attacks that cannot be run, before anything is; name the view or needs of each, and the deployment's."""
     registered = registry.attacks.of(deployment.setting)
     mismatches = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
     reasons = [reason for reason in dict.fromkeys(mismatches) if reason is not None]
@@ -127,7 +109,7 @@ def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> s
 
 
 def _names(views: Iterable[type]) -> str:
-    return " or ".join(view.__name__ for view in views)
+    return " or ".join(view_in_words(view.__name__) for view in views)
 
 
 def _described(views: Iterable[type]) -> str:

@@ -53,7 +53,7 @@ class SharedOptions(TypedDict, total=False):
     baselines: PartLike | Sequence[PartLike]
     """Baseline to compare attacks with, which knows all but the message."""
     defenses: PartLike | Sequence[PartLike]
-    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    """Defense by name, or none; `seepage defenses` lists them. Each is audited."""
     seed: int
     """Seed that every random number of the audit follows from."""
     device: str

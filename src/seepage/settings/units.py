@@ -15,7 +15,7 @@ from seepage.datasets.coins import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
 from seepage.pace import Stopwatch, rehearsing
-from seepage.settings.part import Part, distinct_names, source_of
+from seepage.settings.part import Part, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
 from seepage.settings.tables import Tables
@@ -32,35 +32,23 @@ _FURTHER_EPOCHS = 2
 _FEWEST_ROWS = 500
 # The first call in a process takes some tenths of a second more than later ones.
 _WARM_SECONDS = 1.0
+# Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
+CONTROL_UNITS = 5
 
 
 def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
-    """Return the figures of units that were measured one after the other, with the readings of their metrics.
-
-    Args:
-        outcomes: figures of each unit, or of all units together; a figure that a unit does not have is NaN there.
-
-    Example:
-        >>> from seepage.assessment import Measurement
-        >>> first = Outcome([Measurement.of_unit("accuracy", None, 0.5)], seconds=2.0)
-        >>> both = joined([first, Outcome([], seconds=4.0)], About("coins", "toss", "none"))
-        >>> both.measured[0].values.tolist(), both.seconds
-        ([0.5, nan], 3.0)
-    """
+    """Return the figures of units that were measured one after the other; NaN where a unit has no such figure."""
     measured = []
     for figure in joined_figures([outcome.measured for outcome in outcomes]):
         scale = about.scale(figure.metric)
         leaks, bounds = scale.higher_leaks is not False, (scale.low, scale.high)
         measured.append(replace(figure, higher_leaks=leaks, bounds=bounds))
     times = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
+    seconds = sum(times) / len(times) if times else None
     pictures = tuple(chain.from_iterable(outcome.pictures or (None,) for outcome in outcomes))
     evidence = [outcome.evidence for outcome in outcomes]
-    return Outcome(
-        measured,
-        sum(times) / len(times) if times else None,
-        tuple(chain.from_iterable(evidence)) if all(evidence) else (),
-        pictures if any(pictures) else (),
-    )
+    joined_evidence = tuple(chain.from_iterable(evidence)) if all(evidence) else ()
+    return Outcome(measured, seconds, joined_evidence, pictures if any(pictures) else ())
 
 
 @runtime_checkable
@@ -85,28 +73,17 @@ class UnitsExposure(Exposure):
 
 
 class UnitsAudit(Audit[S], Generic[S, D]):
-    """An audit whose parts share an exposure.
+    """An audit whose parts share an exposure; ``swapped`` messages are those of others: the negative control."""
 
-    Args:
-        swapped: whether the message is that of another record or model, which carries nothing of the attacked one: the
-            negative control.
-
-    Attributes:
-        ignored: fields of the spec that change measurements, their number and their form, but no training.
-        rows: JSON values that distinguish the rows from others.
-        defenses: mechanisms of each configuration's defense, by its label.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
-
-    ignored: ClassVar[frozenset[str]]
+    ignored: ClassVar[frozenset[str]]  # fields that change measurements, their number and their form, but no training
     spec: S
-    rows: list[Json]
-    defenses: Mapping[str, D]
+    rows: list[Json]  # values that distinguish the rows from others
+    defenses: Mapping[str, D]  # mechanisms of each configuration's defense, by its label
 
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
-        check_cpu(spec.device, self.setting)
+        if spec.device not in ("auto", "cpu"):
+            where = f"{self.setting} learning is computed on the CPU alone"
+            raise BadInputError(f"{where}, got device={spec.device!r}; use 'cpu'.")
         self.spec, self.own, self.swapped = spec, own, swapped
         self._parts = {part.title: part for part in spec.defenses}
         self._set_up(spec, dataset)
@@ -117,11 +94,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
 
     @classmethod
     def prepared(cls: type[A], spec: S, given: Given, tables: Tables) -> A:
-        """Return the audit of a spec.
-
-        Raises:
-            BadInputError: something that the spec names cannot be loaded or used.
-        """
+        """Return the audit of a spec."""
         dataset, inferred = (given.dataset, None) if spec.data is None else tables.rows(spec)
         audit = cls(spec, dataset, own=dataset is not None)
         audit.inferred = inferred
@@ -130,7 +103,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     @property
     def origin(self) -> Mapping[str, Json]:
         """Digests that distinguish the rows from others."""
-        return {} if self.dataset is None else origin_of(self.dataset, self.rows)
+        if self.dataset is None:
+            return {}
+        return table_origin(self.dataset, len(self.dataset.all), digest_of({"rows": self.rows}))
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -168,20 +143,11 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
     def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
-        """Return a control without a defense and without measurements of the task.
-
-        Args:
-            data: rows with the planted secret.
-            fields: fields of the spec that differ from those of the audit.
-            why: reason for the attacks that are left out, as the end of a sentence.
-        """
+        """Return a control without a defense and without measurements of the task; ``why`` attacks are left out."""
         common: dict[str, Any] = {
-            "control": False,
-            "gate": None,
-            "keep_records": False,
+            **{"control": False, "gate": None, "keep_records": False},
             "variant": "negative control" if swapped else "positive control",
-            "repetitions": CONTROL_UNITS,
-            "defenses": (Part(name="none"),),
+            **{"repetitions": CONTROL_UNITS, "defenses": (Part(name="none"),)},
         }
         control = type(self)(with_fields(self.spec, {**common, **fields}), data, self.own, swapped)
         missing = [part.title for part in self.spec.attacks if part not in control.spec.attacks]
@@ -200,12 +166,13 @@ def _source_of(part: PlannedPart, setting: str) -> str | None:
 
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:
     """Return the parts of an audit in the order of results, with distinct names."""
-    parts = (
-        *(PlannedPart(part, "about") for part in about),
-        *(PlannedPart(part, "baseline") for part in baselines),
-        *(PlannedPart(part, "attack") for part in attacks),
-    )
-    distinct_names("part", [part.label for part in parts])
+    parts = tuple(PlannedPart(part, "about") for part in about)
+    parts += tuple(PlannedPart(part, "baseline") for part in baselines)
+    parts += tuple(PlannedPart(part, "attack") for part in attacks)
+    names = [part.label for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInputError(f"two parts would both be called {name!r} in results; give one another label.")
     return parts
 
 
@@ -216,8 +183,12 @@ def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
     return spec.model_copy(update=changed)
 
 
-# Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
-CONTROL_UNITS = 5
+def facts_of(data: Dataset, **others: Any) -> dict[str, Any]:
+    """Return the fields of ``About`` that follow from a table, and others."""
+    schema = data.schema
+    facts = {"dataset": data.name, "notes": data.notes, "rows": len(data.all), "target": schema.target.name}
+    sensitive = tuple(column.name for column in schema.columns if column.sensitive)
+    return {**facts, "columns": schema.names, "sensitive": sensitive, **others}
 
 
 def rows_identity(data: Dataset) -> list[Json]:
@@ -226,28 +197,16 @@ def rows_identity(data: Dataset) -> list[Json]:
     return [len(cells), plain(cells.cells), plain(cells.labels)]
 
 
-def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
-    """Return the description of a table for provenance; nothing of the rows but digests."""
-    return {
-        "dataset": {
-            "name": data.name,
-            "rows": len(data.all),
-            "digest": digest_of({"rows": rows}),
-            "source": data.source,
-            "licence": data.licence,
-            "notes": list(data.notes),
-        }
-    }
+def table_origin(data: Dataset, rows: int, digest: str) -> dict[str, Json]:
+    """Return the description of a table for provenance; nothing of the rows but a digest."""
+    facts = {"name": data.name, "rows": rows, "digest": digest, "source": data.source, "licence": data.licence}
+    return {"dataset": {**facts, "notes": list(data.notes)}}
 
 
 def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: float, seed: int) -> Dataset:
-    """Return the rows that an audit uses: all of a table, or a random sample that fits the time.
+    """Return all rows of a table or ``most`` at random; if None, as many as fit the time at ``rate`` rows a second.
 
     The size of the sample follows from the budget alone, so that the same command draws the same rows on every machine.
-
-    Args:
-        most: number of rows from the user; None for as many as fit the time.
-        rate: number of rows that fit in a second.
     """
     if most is None:
         most = len(data.all) if seconds is None else max(_FEWEST_ROWS, int(seconds * rate))
@@ -263,19 +222,9 @@ def of_some_rows(data: Dataset, table: Dataset) -> tuple[str, ...]:
     return () if rows == of else (f"These are figures of {rows:,} of the table's {of:,} rows.",)
 
 
-def check_cpu(device: str, setting: str) -> None:
-    """Refuse another device than the CPU for a setting whose code runs there alone."""
-    if device not in ("auto", "cpu"):
-        raise BadInputError(f"{setting} learning is computed on the CPU alone, got device={device!r}; use 'cpu'.")
-
-
 @dataclass(frozen=True)
 class Rehearsal:
-    """Seconds of a small rehearsal.
-
-    Attributes:
-        loops: seconds of the loops that were left early, in the audit itself.
-    """
+    """Seconds of a small rehearsal; ``loops`` are those of loops that were left early, in the audit itself."""
 
     exposure: float
     parts: float
@@ -285,16 +234,10 @@ class Rehearsal:
 def rehearse(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float = 2.0
 ) -> tuple[Rehearsal, Rehearsal] | None:
-    """Return the seconds of a small exposure with all its parts, and of one of twice its size.
+    """Return the seconds of an exposure of size 1 with all its parts, and of size 2; None where they take too long.
 
-    Args:
-        expose: function from a size, 1 or 2, to an exposure.
-        parts: parts to measure on it; one that fails is taken as quick.
-        times: number of times that the rows of the audit are those of the smaller exposure; 1 for the audit's own rows,
-            of which there is one exposure.
-
-    Returns:
-        None where rehearsals would take too long.
+    The audit has ``times`` the rows of the smaller one; at 1 there is a single exposure, of the audit's own rows. A
+    part that fails is taken as quick.
     """
     small = _rehearsal(expose, 1, parts, times)
     if small is not None and small.exposure + small.parts < _WARM_SECONDS:
@@ -326,16 +269,7 @@ def _rehearsal(
 def rehearsed_exposure(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float, rows: float = 2.0
 ) -> float | None:
-    """Return the seconds of an exposure with all its parts, from rehearsals of a small one and of twice its size.
-
-    Args:
-        expose: function from a size, 1 or 2, to an exposure.
-        times: size of the exposure, in those of the smaller rehearsal.
-        rows: number of times that the rows of the audit are those of the smaller rehearsal, see ``rehearse``.
-
-    Returns:
-        None where rehearsals would take too long, or so small an exposure cannot be made.
-    """
+    """Return the seconds of an exposure of ``times`` the smaller rehearsal; None where that takes too long or fails."""
     try:
         rehearsals = rehearse(expose, parts, rows)
     except BadInputError:
@@ -349,15 +283,7 @@ def rehearsed_exposure(
 def rehearsed_training(
     expose: Callable[[int, int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
 ) -> float | None:
-    """Return the seconds of a training with all its parts, from rehearsals of few epochs on a share of the work.
-
-    Args:
-        expose: function from a size and a number of epochs to an exposure; size 1 is the share, 2 twice as much.
-        share: share of the work that the smaller rehearsal does; 1 for all of it.
-
-    Returns:
-        None where rehearsals would take too long, or so small an exposure cannot be made.
-    """
+    """Return the seconds of a training, from few epochs on a share of the work; None where that is long or fails."""
     try:
         rehearsals = rehearse(lambda size: expose(size, 1), parts, 1 / share)
         if rehearsals is None:
@@ -378,9 +304,7 @@ def _seconds(expose: Callable[[int, int], Exposure], epochs: int) -> float:
 
 
 def extrapolated(small: float, double: float, times: float) -> float:
-    """Return the time of ``times`` a small rehearsal, from its time and that of one of twice its size.
-
-    Constant costs count once: they do not grow with the size.
+    """Return the time of ``times`` a small rehearsal, from its time and that of twice its size; constant costs once.
 
     Example:
         >>> extrapolated(3.0, 5.0, times=10.0)

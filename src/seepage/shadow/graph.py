@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
+from seepage.shadow.learner import Trained, check_recipe, check_rows, in_parts
 
 # Edges and cells of the parts that are processed at once.
 _ENTRIES = 2**22
@@ -21,15 +21,7 @@ _ENTRIES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes with features, and undirected edges between them.
-
-    Attributes:
-        edges: symmetric adjacency matrix without loops; weights are 1.
-
-    Example:
-        >>> Graph.of(np.eye(3), np.array([[0, 1], [1, 2]])).edges.toarray().astype(int).tolist()
-        [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-    """
+    """Nodes with features, and undirected edges: a symmetric adjacency matrix without loops, weights 1."""
 
     features: sparse.csr_array
     edges: sparse.csr_array
@@ -48,11 +40,7 @@ class Graph:
 
     @classmethod
     def of(cls, features: Any, pairs: np.ndarray) -> Graph:
-        """Return the graph with an edge for each pair of nodes, in either order, however often it is given.
-
-        Args:
-            pairs: node numbers, one line a pair.
-        """
+        """Return the graph with an edge for each pair of nodes, in either order, however often it is given."""
         rows = _rows(features)
         count = _shape(rows)[0]
         if len(pairs) and not 0 <= int(pairs.min()) <= int(pairs.max()) < count:
@@ -88,7 +76,7 @@ def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StackedGraph(ModelStack):
+class StackedGraph(Trained):
     """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph."""
 
     graph: Graph
@@ -120,19 +108,6 @@ class Convolutional:
     Source: Zhang, Tople and Ohrimenko (2021), appendix: 16 hidden units, Adam at 0.01, weight decay 5e-4; the layer is
     Kipf and Welling's (2017), ``D^-1/2 (A + I) D^-1/2 X W + b``. Epochs are not stated there; no dropout here. The
     layer is a product with one sparse matrix for many models at once.
-
-    Attributes:
-        learning_rate, weight_decay: settings of Adam.
-
-    Raises:
-        BadInputError: a count is below its least value, or a rate is no number from 0 up.
-
-    Example:
-        >>> graph = Graph.of(np.eye(4), np.array([[0, 1], [2, 3]]))
-        >>> nodes = torch.arange(4)[:, None]
-        >>> models = Convolutional(2, graph).train(nodes, torch.tensor([0, 0, 1, 1]), nodes.T, seeds=[0])
-        >>> models.answers(nodes).argmax(2).tolist()
-        [[0, 0, 1, 1]]
     """
 
     classes: int
@@ -187,9 +162,8 @@ class Convolutional:
         parts = [self.graph.part(line) for line in nodes]
         features, propagation = (_matrix([part[i] for part in parts]) for i in range(2))
         turned = features.t().coalesce()
-        optimiser = torch.optim.Adam(
-            list(models.parameters), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
-        )
+        rate, decay = self.learning_rate, self.weight_decay
+        optimiser = torch.optim.Adam(list(models.parameters), lr=rate, weight_decay=decay, fused=True)
         count, size = nodes.shape
         for _ in range(self.epochs):
             # The chain rule by hand: products with sparse matrices, of which only dense factors have gradients.

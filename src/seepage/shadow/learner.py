@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
@@ -14,27 +15,6 @@ from seepage.errors import BadInputError, check_count, non_negative, positive
 
 
 @runtime_checkable
-class Trained(Protocol):
-    """Models of one kind, on a leading axis."""
-
-    def __len__(self) -> int:
-        """Return the number of models."""
-        ...
-
-    def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
-        """Return each model's chances of every class, for queries on the first axis of ``inputs``."""
-        ...
-
-    def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each model's parameters in one row."""
-        ...
-
-    def of(self, chosen: slice) -> Trained:
-        """Return some of the models."""
-        ...
-
-
-@runtime_checkable
 class Learner(Protocol):
     """A training recipe, known to all parties."""
 
@@ -44,22 +24,9 @@ class Learner(Protocol):
         ...
 
     def train(
-        self,
-        inputs: Tensor,
-        labels: Int[Tensor, " row"],
-        chosen: Int[Tensor, "model trained"],
-        seeds: Sequence[int],
+        self, inputs: Tensor, labels: Int[Tensor, " row"], chosen: Int[Tensor, "model trained"], seeds: Sequence[int]
     ) -> Trained:
-        """Train one model on each line of ``chosen`` positions of rows.
-
-        Args:
-            chosen: positions of each model's rows, equally many for each.
-            seeds: seed of each model's first weights and batches.
-
-        Raises:
-            BadInputError: rows, positions or seeds do not fit each other, or training ended in numbers that are not
-                finite.
-        """
+        """Train one model on each line of ``chosen`` positions of rows; ``seeds``: of first weights and batches."""
         ...
 
     def describe(self) -> dict[str, object]:
@@ -67,11 +34,11 @@ class Learner(Protocol):
         ...
 
 
-_Models = TypeVar("_Models", bound="ModelStack")
+_Models = TypeVar("_Models", bound="Trained")
 
 
-class ModelStack:
-    """Models whose parameters have models on their first axis; a dataclass of these and of values that models share."""
+class Trained(ABC):
+    """Models of one kind: a dataclass of parameters, with models on their first axis, and of values that all share."""
 
     names: ClassVar[tuple[str, ...]]
     """Names of the parameters, in the order of ``flat``."""
@@ -83,6 +50,10 @@ class ModelStack:
 
     def __len__(self) -> int:
         return len(self.parameters[0])
+
+    @abstractmethod
+    def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
+        """Return each model's chances of every class, for queries on the first axis of ``inputs``."""
 
     def holding(self: _Models, parameters: Iterable[Tensor]) -> _Models:
         """Return models with other parameters."""
@@ -126,19 +97,7 @@ def check_recipe(
     above: Mapping[str, float | int | None],
     at_least: Mapping[str, float | int | None],
 ) -> None:
-    """Refuse unusable settings of a recipe; settings that are None are not checked.
-
-    Args:
-        counts: whole numbers from 1 up, by name.
-        above: numbers above 0, by name.
-        at_least: numbers from 0 up, by name.
-
-    Example:
-        >>> check_recipe(2, {"epochs": 3}, {"learning_rate": 0.1}, {"weight_decay": -1.0})
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: weight_decay is a number from 0 up, got weight_decay=-1.0.
-    """
+    """Refuse unusable settings of a recipe: counts from 1, numbers above 0, numbers from 0; None is not checked."""
     for name, count in counts.items():
         if count is not None:
             check_count(name, count)
@@ -153,11 +112,7 @@ def check_recipe(
 
 
 def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
-    """Train as many models at a time as fit into memory, and return all of them.
-
-    Raises:
-        BadInputError: training ended in numbers that are not finite.
-    """
+    """Train as many models at a time as fit into memory, and return all; refuse numbers that are not finite."""
     done = train(slice(0, each))
     for start in range(each, count, each):
         done = done.followed_by(train(slice(start, start + each)))

@@ -10,26 +10,19 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.shadow.learner import Learner, Trained
+from seepage.text import how_many
 
 
 @dataclass(frozen=True)
 class MarkedRows:
-    """Rows in the form that models take, with marks for the sensitive attribute.
-
-    Attributes:
-        carries: whether each row has the sensitive value, even where models do not receive the attribute.
-        widths: number of inputs of each column of a table; empty for other rows.
-        column: position of the column with the attribute; None where models do not receive it.
-        groups: number of each row's group, such as a patient, whose rows belong to one party; None where each row is
-            one of its own.
-    """
+    """Rows in the form that models take, with marks for the sensitive attribute."""
 
     inputs: Tensor
     labels: Int[Tensor, " _row"]
     carries: Bool[Tensor, " _row"]
     widths: tuple[int, ...] = ()
-    column: int | None = None
-    groups: Int[Tensor, " _row"] | None = None
+    column: int | None = None  # with the attribute; None where models do not receive it
+    groups: Int[Tensor, " _row"] | None = None  # rows of one, such as a patient, belong to one party
 
     def __post_init__(self) -> None:
         if self.groups is not None and len(self.groups) != len(self.labels):
@@ -56,13 +49,9 @@ class MarkedRows:
                 f"rows of {tuple(self.inputs.shape[1:])} numbers cannot be pooled with rows of "
                 f"{tuple(other.inputs.shape[1:])}; all parties and the attacker's auxiliary rows have the same columns."
             )
-        return replace(
-            self,
-            inputs=torch.cat([self.inputs, other.inputs]),
-            labels=torch.cat([self.labels, other.labels]),
-            carries=torch.cat([self.carries, other.carries]),
-            groups=None,
-        )
+        names = ("inputs", "labels", "carries")
+        joined = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in names}
+        return replace(self, **joined, groups=None)
 
     def drawn(
         self,
@@ -71,21 +60,7 @@ class MarkedRows:
         generator: torch.Generator,
         others: tuple[float, ...] = (),
     ) -> Int[Tensor, "model _parts {rows}"]:
-        """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
-
-        Args:
-            shares: share in each part of each model's rows, rounded to whole rows.
-            others: shares of further parts, the same for all models.
-
-        Raises:
-            BadInputError: a share is not in [0, 1], or these rows cannot supply it.
-
-        Example:
-            >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 1, 0, 0, 0]).bool())
-            >>> chosen = rows.drawn(torch.tensor([[0.5], [0.25]]), 4, torch.Generator().manual_seed(0))
-            >>> rows.carries[chosen].sum(-1).tolist()
-            [[2], [1]]
-        """
+        """Draw data sets with given shares of marked rows, and the same ``others`` for all, without replacement."""
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
@@ -96,7 +71,8 @@ class MarkedRows:
             most = int(wanted.sum(1).max())
             if most > len(there):
                 raise BadInputError(
-                    f"{shares.shape[1]} part(s) of {rows} rows with shares of {shares.min():.0%} to {shares.max():.0%} "
+                    f"{how_many(shares.shape[1], 'part')} of {rows} rows with shares of {shares.min():.0%} to "
+                    f"{shares.max():.0%} "
                     f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of "
                     f"these {len(self)} rows only {len(there)} do; give fewer rows a party, or shares nearer to those "
                     "of the data."
@@ -118,13 +94,7 @@ def joint_models(
     chosen: Int[Tensor, "model part rows"],
     generator: torch.Generator,
 ) -> Trained:
-    """Train one model on each line of chosen rows of a pool, with all of ``own`` added to each.
-
-    The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
-
-    Args:
-        own: rows of the adversary; None where it trains nothing.
-    """
+    """Train a model on each line of chosen rows and all of ``own``: one code path for the parties and the attacker."""
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)
     if own is not None:

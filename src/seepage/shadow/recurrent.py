@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
+from seepage.shadow.learner import Trained, check_recipe, check_rows, in_parts
 
 # Largest size of one chunk's gates, over all words of a batch, in bytes.
 _BYTES = 2**26
@@ -20,16 +20,11 @@ _DIRECTIONS = 2
 
 
 @dataclass(frozen=True)
-class StackedRecurrent(ModelStack):
+class StackedRecurrent(Trained):
     """Networks that read a text in both directions; the word vectors are shared by all.
 
-    A text is a row of word numbers, padded with 0. Gates are in the order input, forget, cell, output.
-
-    Attributes:
-        vectors: word vectors; that of number 0 is never read.
-        inward: weights from word vectors to gates, for both directions.
-        onward: weights from the previous hidden state to gates.
-        dense: weights from both directions' last hidden states to the dense layer.
+    A text is a row of word numbers, padded with 0, whose vector is never read. Gates are in the order input, forget,
+    cell, output.
     """
 
     vectors: Float[Tensor, "word embedding"]
@@ -46,11 +41,7 @@ class StackedRecurrent(ModelStack):
     def logits(
         self, words: Int[Tensor, "model text position"], mask: Float[Tensor, "model text dense"] | None = None
     ) -> Float[Tensor, "model text label"]:
-        """Return each model's logits for its own texts.
-
-        Args:
-            mask: factors on the dense layer's outputs, for dropout; none if None.
-        """
+        """Return each model's logits for its own texts; ``mask``: factors on the dense layer's outputs (dropout)."""
         models, texts, positions = words.shape
         embedded = self.vectors[words.flatten()].view(models, 1, texts * positions, -1)
         gates = embedded @ self.inward + self.inward_bias[:, :, None]
@@ -92,22 +83,6 @@ class Recurrent:
     Source: Zhang, Tople and Ohrimenko (2021), appendix: word vectors of 50 numbers, 50 units in each direction, a
     dense layer of 50, dropout of 0.1. Learning rate, epochs and batches are not stated there. Biases of forget
     gates start at 1, as is usual.
-
-    Attributes:
-        vectors: word vectors; number 0 is the padding.
-        dropout: probability that a dense unit is left out of a training step.
-        learning_rate, weight_decay: settings of Adam.
-
-    Raises:
-        BadInputError: a count is below its least value, or a rate is no number from 0 up.
-
-    Example:
-        >>> texts = torch.tensor([[1, 2, 0], [2, 2, 0], [3, 2, 3], [2, 3, 0]])
-        >>> vectors = torch.eye(4)
-        >>> recipe = Recurrent(2, vectors, units=4, dense=4, dropout=0.0, epochs=60, batch_size=4, learning_rate=0.05)
-        >>> models = recipe.train(texts, torch.tensor([0, 0, 1, 1]), torch.tensor([[0, 1, 2, 3]]), seeds=[0])
-        >>> models.answers(texts).argmax(2).tolist()
-        [[0, 0, 1, 1]]
     """
 
     classes: int
@@ -144,12 +119,10 @@ class Recurrent:
             "out": ((self.dense, self.classes), self.dense),
             "out_bias": ((self.classes,), self.dense),
         }
-        drawn = {
-            name: torch.stack(
-                [(2 * torch.rand(shape, generator=generator) - 1) * inner**-0.5 for generator in generators]
-            )
-            for name, (shape, inner) in shapes.items()
-        }
+        drawn = {}
+        for name, (shape, inner) in shapes.items():
+            uniform = torch.stack([torch.rand(shape, generator=generator) for generator in generators])
+            drawn[name] = (2 * uniform - 1) * inner**-0.5
         drawn["inward_bias"][..., self.units : 2 * self.units] += 1
         return StackedRecurrent(self.vectors, **drawn), generators
 
@@ -187,9 +160,8 @@ class Recurrent:
                 batch = shuffled[:, start : start + size]
                 mask = None
                 if self.dropout:
-                    drawn = torch.stack(
-                        [torch.rand(batch.shape[1], self.dense, generator=generator) for generator in generators]
-                    )
+                    shape = (batch.shape[1], self.dense)
+                    drawn = torch.stack([torch.rand(shape, generator=generator) for generator in generators])
                     mask = (drawn >= self.dropout).float() / (1 - self.dropout)
                 logits = models.logits(inputs[batch], mask)
                 # A sum over models gives each the gradient of its own mean.

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
-from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
+from seepage.shadow.learner import Trained, check_recipe, check_rows, in_parts
 
 # Largest size of a chunk's gathered batch, in bytes: on a processor small enough for its cache, on an accelerator large
 # enough to fill it.
@@ -20,7 +20,7 @@ ACCELERATOR_BYTES = 2**29
 
 
 @dataclass(frozen=True)
-class Stacked(ModelStack):
+class Stacked(Trained):
     """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions."""
 
     weights: tuple[Float[Tensor, "model _out _in"], ...]
@@ -95,12 +95,9 @@ class Dense:
     noise: float | int = 0.0
 
     def __post_init__(self) -> None:
-        check_recipe(
-            self.classes,
-            {"epochs": self.epochs, "batch_size": self.batch_size},
-            {"learning_rate": self.learning_rate, "clip": self.clip},
-            {"weight_decay": self.weight_decay, "noise": self.noise},
-        )
+        counts = {"epochs": self.epochs, "batch_size": self.batch_size}
+        rates = {"learning_rate": self.learning_rate, "clip": self.clip}
+        check_recipe(self.classes, counts, rates, {"weight_decay": self.weight_decay, "noise": self.noise})
         for width in self.hidden:
             check_count("hidden", width)
         if self.noise and self.clip is None:
@@ -143,15 +140,12 @@ class Dense:
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:
         models, generators = self.initial(inputs.shape[1], seeds)
         models = models.holding(part.to(inputs.device) for part in models.parameters)
-        optimiser = torch.optim.Adam(
-            models.parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
-        )
+        rate, decay = self.learning_rate, self.weight_decay
+        optimiser = torch.optim.Adam(models.parameters, lr=rate, weight_decay=decay, fused=True)
         rows = chosen.shape[1]
         for _ in range(self.epochs):
-            order = torch.stack([torch.randperm(rows, generator=generator) for generator in generators]).to(
-                chosen.device
-            )
-            shuffled = chosen.gather(1, order).to(inputs.device)
+            order = torch.stack([torch.randperm(rows, generator=generator) for generator in generators])
+            shuffled = chosen.gather(1, order.to(chosen.device)).to(inputs.device)
             for start in range(0, rows, size):
                 batch = shuffled[:, start : start + size]
                 # Picking rows one by one is several times slower than by a flat index.
@@ -168,18 +162,7 @@ class Dense:
         labels: Int[Tensor, " _row"],
         chosen: Int[Tensor, "model batch"],
     ) -> Float[Tensor, "model parameter"]:
-        """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
-
-        Raises:
-            BadInputError: rows, labels and positions do not fit each other.
-
-        Example:
-            >>> rows = torch.tensor([[1.0], [2.0]])
-            >>> models, _ = Dense(classes=2).initial(1, [0])
-            >>> gradients = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
-            >>> gradients.shape, bool(gradients[0, 0].isclose(-gradients[0, 1]))
-            (torch.Size([1, 4]), True)
-        """
+        """Return each model's gradient of the mean cross-entropy over its own rows, ordered as ``Stacked.flat``."""
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
         # Backpropagation writes gradients to parameters; these copies keep the models untouched.
         copied = models.holding(part.detach().clone() for part in models.parameters)
@@ -198,10 +181,7 @@ class Dense:
         labels: Int[Tensor, "model record"],
         generators: list[torch.Generator],
     ) -> None:
-        """Write each parameter's gradient to its ``grad``: the chain rule by hand, which avoids autograd's overhead.
-
-        Records are the last axis of each layer's input, so that all steps run over contiguous memory.
-        """
+        """Write each parameter's gradient to its ``grad``: the chain rule by hand, which avoids autograd's overhead."""
         entering = [rows.mT]
         for weight, bias in zip(models.weights[:-1], models.biases[:-1], strict=True):
             entering.append(torch.baddbmm(bias[..., None], weight, entering[-1]).relu_())

@@ -1,29 +1,6 @@
-"""Optimal one-to-one matching of guessed records to true ones.
+"""Optimal one-to-one matching of guessed records to true ones: aggregated gradients carry no order of records.
 
-Aggregated gradients carry no order of records, so guessed rows must be matched before they can be
-scored, and the rows of one ensemble member before they can be pooled with another's. Both use the
-cell error of TabLeak (Vero et al., 2023, Eq. 6) as cost and a minimum-cost assignment.
-
-Example:
-    >>> import torch
-    >>> from seepage.tabular.schema import Continuous, Discrete, Schema
-    >>> schema = Schema(
-    ...     columns=(
-    ...         Discrete(name="sex", categories=("Female", "Male")),
-    ...         Continuous(name="age", low=0, high=99, tolerance=5),
-    ...     ),
-    ...     target=Discrete(name="ill", categories=("no", "yes")),
-    ... )
-    >>> true = torch.tensor([[0.0, 30.0], [1.0, 70.0]])
-    >>> guess = torch.tensor([[1.0, 65.0], [1.0, 31.0]])
-    >>> cost = pairwise_error(schema, guess, true)
-    >>> cost.tolist()
-    [[1.0, 0.0], [0.5, 0.5]]
-    >>> index = match(cost)
-    >>> index.tolist()
-    [1, 0]
-    >>> reorder(guess, index).tolist()
-    [[1.0, 31.0], [1.0, 65.0]]
+Costs are the cell error of TabLeak (Vero et al., 2023, Eq. 6); the assignment has the least total cost.
 """
 
 from __future__ import annotations
@@ -51,14 +28,7 @@ def tolerances(schema: Schema) -> Float[Tensor, " column"]:
 def right_cells(
     schema: Schema, guess: Float[Tensor, "... record column"], true: Float[Tensor, "... record column"]
 ) -> Bool[Tensor, "... record column"]:
-    """Return which guessed cells are right, row against row (no matching takes place here).
-
-    A discrete cell is right when its code is the true one, a continuous one when it lies within the
-    column's tolerance, bounds included. A NaN is never right.
-
-    Args:
-        guess: guessed cells; leading axes broadcast against those of ``true``.
-    """
+    """Return which guessed cells are right, row against row: the same code, or within the tolerance; a NaN never is."""
     _check(schema, guess, true)
     # NaN compares false, so asking for "within" (not for "beyond") counts it as wrong.
     return (guess - true).abs() <= tolerances(schema).to(true.device)
@@ -67,17 +37,7 @@ def right_cells(
 def pairwise_error(
     schema: Schema, guess: Float[Tensor, "... guess column"], true: Float[Tensor, "... true column"]
 ) -> Float[Tensor, "... guess true"]:
-    """Return the share of wrong cells between each guessed and each true record (TabLeak Eq. 6).
-
-    Works in chunks of the leading axes: beside the result it needs a few megabytes.
-
-    Args:
-        guess: guessed cells, codes or values; leading axes broadcast against those of ``true``.
-        true: cells to compare with: true records, or those of a reference candidate.
-
-    Returns:
-        Shares in [0, 1], float64, 0 where all cells are right.
-    """
+    """Return the share of wrong cells between each guessed and each true record (TabLeak Eq. 6); axes broadcast."""
     _check(schema, guess, true)
     leading = torch.broadcast_shapes(guess.shape[:-2], true.shape[:-2])
     pairs = (guess.shape[-2], true.shape[-2])
@@ -98,18 +58,9 @@ def pairwise_error(
 
 
 def match(cost: Float[Tensor, "... guess true"]) -> Int[Tensor, "... true"]:
-    """Return the one-to-one matching of least total cost, for each leading index.
+    """Return for each true record the guessed record that stands for it, at the least total cost.
 
-    Args:
-        cost: cost of each pair of a guessed and a true record; at least as many guessed records as true ones (surplus
-            guesses stay unmatched).
-
-    Returns:
-        For each true record, the guessed record that stands for it, on the device of ``cost``.
-        Ties are broken the same way every time.
-
-    Raises:
-        BadInputError: there are fewer guessed than true records, or a cost is not finite.
+    There may be more guessed records than true ones. Ties are broken the same way every time.
     """
     guesses, truths = cost.shape[-2:]
     if guesses < truths:
@@ -131,12 +82,7 @@ def match(cost: Float[Tensor, "... guess true"]) -> Int[Tensor, "... true"]:
 
 
 def reorder(rows: Float[Tensor, "... guess value"], index: Int[Tensor, "... true"]) -> Float[Tensor, "... true value"]:
-    """Return the rows that ``match`` chose, in the order of the true records.
-
-    Args:
-        rows: cells, encoded rows or anything else with one row a guessed record; same leading axes
-            as ``index``.
-    """
+    """Return the rows that ``match`` chose, in the order of the true records."""
     return torch.take_along_dim(rows, index[..., None], dim=-2)
 
 

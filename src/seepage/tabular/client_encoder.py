@@ -34,11 +34,7 @@ class _Declared(BaseModel):
 
 
 class NumberInput(_Declared):
-    """A column that enters the network as one number, (cell - mean) / scale.
-
-    Attributes:
-        mean, scale: shift and divisor; 0 and 1 for a number as it is.
-    """
+    """A column that enters the network as one number, (cell - mean) / scale."""
 
     kind: Literal["number"] = "number"
     mean: Number = 0.0
@@ -46,12 +42,7 @@ class NumberInput(_Declared):
 
 
 class OneHotInput(_Declared):
-    """A column that enters the network as one entry a category, 1 for the cell's own.
-
-    Attributes:
-        categories: categories in the order of their entries.
-        mean, scale: shift and divisor of each entry; 0 and 1 for all where left out.
-    """
+    """A column that enters the network as one entry a category, each with shift and divisor; 0 and 1 where left out."""
 
     kind: Literal["one_hot"] = "one_hot"
     categories: tuple[Category, ...] = Field(min_length=1)
@@ -67,11 +58,7 @@ class OneHotInput(_Declared):
 
 
 class EmbeddedInput(_Declared):
-    """A column that enters the network as the position of its category, which the network looks up in a table.
-
-    Attributes:
-        categories: categories in the order of the table's rows.
-    """
+    """A column that enters the network as the position of its category, which the network looks up in a table."""
 
     kind: Literal["embedding"] = "embedding"
     categories: tuple[Category, ...] = Field(min_length=1)
@@ -81,19 +68,7 @@ DeclaredInput: TypeAlias = Annotated[NumberInput | OneHotInput | EmbeddedInput, 
 
 
 class ClientEncoder(BaseModel):
-    """The columns that enter the network, in order, and how each does.
-
-    Raises:
-        pydantic.ValidationError: no column, or one twice.
-
-    Example:
-        >>> age, sex = NumberInput(name="age", mean=38.5, scale=13.5), OneHotInput(name="sex", categories=("f", "m"))
-        >>> encoder = ClientEncoder(columns=(age, sex))
-        >>> encoder.width, encoder.mean, encoder.scale
-        (3, [38.5, 0.0, 0.0], [13.5, 1.0, 1.0])
-        >>> ClientEncoder.from_json(encoder.to_json()) == encoder
-        True
-    """
+    """The columns that enter the network, in order, and how each does; see the page on captured updates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -133,18 +108,7 @@ class ClientEncoder(BaseModel):
                 yield from zip(column.mean or (0.0,) * ones, column.scale or (1.0,) * ones, strict=True)
 
     def arranged(self, schema: Schema) -> Schema:
-        """Return the schema with columns and categories in the order of the declaration.
-
-        Raises:
-            BadInputError: schema and declaration have not the same columns and categories.
-
-        Example:
-            >>> from seepage.datasets.planted import distinct
-            >>> schema = distinct(rows=8, continuous=1, discrete=1).schema
-            >>> turned = ClientEncoder(columns=tuple(reversed(ClientEncoder.of_schema(schema).columns)))
-            >>> turned.arranged(schema).names == tuple(reversed(schema.names))
-            True
-        """
+        """Return the schema with columns and categories in the order of the declaration; both must have the same."""
         described = {column.name: column for column in schema.columns}
         declared = {column.name: column for column in self.columns}
         for names, others, where in ((declared, described, "schema"), (described, declared, "client's encoder")):
@@ -177,13 +141,7 @@ class ClientEncoder(BaseModel):
         return schema.model_copy(update={"columns": tuple(columns)})
 
     def check_inputs(self, module: nn.Module, name: str) -> None:
-        """Refuse an encoder that makes rows of another width than a network's first affine layer takes.
-
-        A network with tables to look categories up, or with another first layer, is not compared.
-
-        Raises:
-            BadInputError: the widths differ; the message lists each column's share.
-        """
+        """Refuse an encoder of another width than a network's first layer takes, where that is affine."""
         first = next(
             (part for part in module.modules() if next(part.parameters(recurse=False), None) is not None), None
         )
@@ -203,15 +161,7 @@ class ClientEncoder(BaseModel):
         )
 
     def check_rows(self, frame: pd.DataFrame, encoded: Float[np.ndarray, "record entry"]) -> None:
-        """Refuse a declaration that does not give the client's own encoding of some rows; run it where the rows are.
-
-        Raises:
-            BadInputError: an entry differs; the message names the column and the first record.
-
-        Example:
-            >>> encoder = ClientEncoder(columns=(NumberInput(name="age", mean=40, scale=10),))
-            >>> encoder.check_rows(pd.DataFrame({"age": [30]}), np.array([[-1.0]]))
-        """
+        """Refuse a declaration that does not give the client's own encoding of some rows; run it where the rows are."""
         if any(isinstance(column, EmbeddedInput) for column in self.columns):
             raise BadInputError("columns that are looked up enter as positions; check the other columns without them.")
         if encoded.shape != (len(frame), self.width):
@@ -243,11 +193,7 @@ class ClientEncoder(BaseModel):
 
     @classmethod
     def from_json(cls, text: str) -> ClientEncoder:
-        """Read a declaration.
-
-        Raises:
-            BadInputError: the text is not JSON, or no declaration; the message names each bad key.
-        """
+        """Read a declaration, or raise a ``BadInputError`` that names each bad key."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -256,11 +202,7 @@ class ClientEncoder(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> ClientEncoder:
-        """Read a declaration from a JSON file.
-
-        Raises:
-            BadInputError: the file cannot be read, or holds no declaration.
-        """
+        """Read a declaration from a JSON file."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -268,39 +210,25 @@ class ClientEncoder(BaseModel):
 
     @classmethod
     def of_schema(cls, schema: Schema, mean: Sequence[float] = (), scale: Sequence[float] = ()) -> ClientEncoder:
-        """Return seepage's own encoding of a schema: its columns in order, categories as one-hot entries.
-
-        Args:
-            mean, scale: shift and divisor of each entry; 0 and 1 for all where left out.
-
-        Example:
-            >>> from seepage.datasets.planted import distinct
-            >>> ClientEncoder.of_schema(distinct(rows=8, continuous=1, discrete=1).schema).width
-            9
-        """
+        """Return seepage's own encoding of a schema: its columns in order, categories as one-hot entries."""
         mean, scale = mean or [0.0] * schema.width, scale or [1.0] * schema.width
         columns: list[NumberInput | OneHotInput] = []
         for column, block in zip(schema.columns, schema.blocks, strict=True):
             if isinstance(column, Discrete):
                 shift, divisor = tuple(mean[block]), tuple(scale[block])
-                columns.append(
-                    OneHotInput(name=column.name, categories=column.categories, mean=shift, scale=divisor)
-                    if any(shift) or any(value != 1 for value in divisor)
-                    else OneHotInput(name=column.name, categories=column.categories)
-                )
+                if not any(shift) and set(divisor) == {1}:
+                    shift = divisor = None
+                columns.append(OneHotInput(name=column.name, categories=column.categories, mean=shift, scale=divisor))
             else:
                 columns.append(NumberInput(name=column.name, mean=mean[block.start], scale=scale[block.start]))
         return cls(columns=tuple(columns))
 
     @classmethod
     def of_transformer(cls, fitted: ColumnTransformer) -> ClientEncoder:
-        """Return the encoding of a fitted scikit-learn ``ColumnTransformer``.
+        """Return the encoding of a fitted scikit-learn ``ColumnTransformer`` of encoders that stand for a cell each.
 
         Its parts are ``OneHotEncoder``, ``StandardScaler``, ``MinMaxScaler``, ``passthrough``, ``drop``, and pipelines
         of a ``SimpleImputer`` and one of these.
-
-        Raises:
-            BadInputError: it is not fitted, holds another part, or leaves out a category (``drop=...``).
 
         Example:
             >>> frame = pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]})

@@ -26,10 +26,9 @@ class ColumnAssociation:
         measure: ``cramers_v`` of two discrete columns (corrected for bias: Bergsma, 2013), ``point_biserial`` of a
             column of numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of
             variance) with one of more, ``pearson`` of two columns of numbers.
-        value: in [0, 1] for ``cramers_v`` and ``anova``, in [-1, 1] for the others: positive where numbers are higher
-            for the later category; None where a column has one value only.
-        pvalue: p-value of the hypothesis of no association: by a chi-squared test without continuity correction, by
-            the test of the correlation, or by the analysis of variance; None where there is none.
+        value: positive where numbers are higher for the later category; None where a column has one value only.
+        pvalue: p-value of the chi-squared test without continuity correction, of the test of the correlation, or of the
+            analysis of variance.
     """
 
     column: str
@@ -46,19 +45,7 @@ class ColumnAssociation:
 
 
 def associations(table: Table, sensitive: str) -> list[ColumnAssociation]:
-    """Return how strongly every other column and the target are associated with a column, strongest first.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Continuous, Schema
-        >>> schema = Schema(
-        ...     columns=(Discrete(name="sex", categories=("f", "m")), Discrete(name="title", categories=("Mr", "Ms"))),
-        ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
-        ... )
-        >>> rows = pd.DataFrame({"sex": list("ffmm"), "title": ["Ms", "Ms", "Mr", "Mr"], "pay": [1.0, 3.0, 2.0, 4.0]})
-        >>> [(pair.column, pair.measure, round(pair.value, 2)) for pair in associations(Table(schema, rows), "sex")]
-        [('title', 'cramers_v', 1.0), ('pay', 'point_biserial', 0.45)]
-    """
+    """Return how strongly every other column and the target are associated with a column, strongest first."""
     schema = table.schema
     chosen = schema.column(sensitive)
     if len(table) < 3:

@@ -25,12 +25,7 @@ _ROWS_A_COLUMN = 3
 
 @dataclass(frozen=True)
 class Dependence:
-    """A column that is a function of others.
-
-    Attributes:
-        by: names of the columns that it follows from.
-        linear: whether it is a linear function of columns of numbers; else equal cells come with equal cells.
-    """
+    """A column that is a linear function of numbers ``by``; if not ``linear``, equal cells come with equal cells."""
 
     column: str
     by: tuple[str, ...]
@@ -74,13 +69,6 @@ def determining(table: Table) -> list[str]:
     """Return the names of columns from which the target follows.
 
     Equal cells come with equal targets, a bound parts the classes, or a target of numbers is a linear function.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.infer import infer_schema
-        >>> rows = pd.DataFrame({"age": range(40), "well": ["no", "yes"] * 20, "ill": ["yes", "no"] * 20})
-        >>> determining(Table(infer_schema(rows, "ill"), rows))
-        ['well']
     """
     target = table.labels.numpy()
     return [

@@ -22,14 +22,7 @@ class Scaling:
 
 
 def to_bounds(schema: Schema) -> Scaling:
-    """Return the scale on which numbers lie from -1 to 1 between their bounds and one-hot columns stay 0 and 1.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> schema = distinct(rows=8, continuous=1, discrete=0).schema
-        >>> Encoder(schema, to_bounds(schema)).encode(torch.tensor([[0.0], [7.0]]).double()).tolist()
-        [[-1.0], [1.0]]
-    """
+    """Return the scale on which numbers lie from -1 to 1 between their bounds and one-hot columns stay 0 and 1."""
     mean, std = torch.zeros(schema.width, dtype=torch.float64), torch.ones(schema.width, dtype=torch.float64)
     for column, block in zip(schema.columns, schema.blocks, strict=True):
         if not isinstance(column, Discrete):
@@ -41,42 +34,33 @@ def to_bounds(schema: Schema) -> Scaling:
 class Encoder:
     """One-hot encoding and standardisation of every encoded column, invertible.
 
-    Columns keep the schema's order; each discrete column, binary ones included, takes one encoded
-    column a category; then all encoded columns, one-hot ones included, are standardised with
-    ``statistics`` (TabLeak section 3.1 as its official code does it).
+    Columns keep the schema's order; each discrete column, binary ones included, takes one encoded column a category;
+    then all encoded columns, one-hot ones included, are standardised (TabLeak section 3.1 as its official code does
+    it).
 
-    All methods accept any leading axes and are differentiable where the map itself is. In float64,
-    ``decode`` after ``encode`` gives discrete and integer cells back exactly, others to within a few
-    roundings of the column's largest size (in float32 to within 1e-6 of its spread).
+    All methods accept any leading axes and are differentiable where the map itself is. In float64, ``decode`` after
+    ``encode`` gives discrete and integer cells back exactly, others to within a few roundings of the column's largest
+    size (in float32 to within 1e-6 of its spread). Cells are always float64.
 
     Args:
         statistics: public moments used to standardise, or another scale, see ``to_bounds``.
-        dtype, device: type and device of the encoded tensors; cells are always float64 on the same device.
 
     Attributes:
-        mean, std, low, high: moments and bounds of each encoded column, shape (encoded,); bounds are standardised, and
-            those of a category are the standardised 0 and 1.
+        mean, std, low, high: moments and standardised bounds of each encoded column, shape (encoded,).
         groups: 1 where an encoded column belongs to a column, else 0, shape (encoded, column).
         is_continuous: whether each encoded column is a number, shape (encoded,).
         categories: encoded columns of the discrete columns, a tensor of shape (category, column) for each number of
             categories.
 
     Raises:
-        BadInputError: the statistics are of another schema, or a column's moments or standardised
-            bounds do not fit into ``dtype``.
+        BadInputError: the statistics are of another schema, or do not fit into ``dtype``.
 
     Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Continuous
-        >>> from seepage.tabular.table import Table
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> table = Table(schema, pd.DataFrame({"age": [30, 41], "ill": ["no", "yes"]}))
-        >>> encoder = Encoder(schema, Statistics.of(table))
-        >>> encoder.decode(encoder.encode(table.cells)).tolist()
-        [[30.0], [41.0]]
+        >>> from seepage.datasets.planted import distinct
+        >>> data = distinct(rows=8)
+        >>> encoder = Encoder(data.schema, data.statistics)
+        >>> torch.equal(encoder.decode(encoder.encode(data.train.cells)), data.train.cells)
+        True
     """
 
     def __init__(
@@ -99,12 +83,11 @@ class Encoder:
         self._cell_std = statistics.std.to(device)
         # One column of `groups` a schema column, 1 where an encoded column belongs to it.
         self.groups = torch.zeros(self.width, len(schema.columns), dtype=dtype, device=device)
-        for i, block in enumerate(schema.blocks):
-            self.groups[block, i] = 1
         low = torch.zeros(self.width, dtype=torch.float64)
         high = torch.ones(self.width, dtype=torch.float64)
         self.is_continuous = torch.zeros(self.width, dtype=torch.bool, device=device)
-        for column, block in zip(schema.columns, schema.blocks, strict=True):
+        for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
+            self.groups[block, i] = 1
             if not isinstance(column, Discrete):
                 low[block], high[block] = column.low, column.high
                 self.is_continuous[block] = True

@@ -46,14 +46,10 @@ _WITH_COMMA, _WITH_POINT = re.compile(_COMMA), re.compile(_POINT)
 
 @dataclass(frozen=True)
 class Written:
-    """Meaning of the texts of a column as numbers.
+    """Meaning of a column's texts as numbers, NaN for none; the unit is that of all, or that of days for dates.
 
-    Attributes:
-        values: number of each text, NaN where it is none, float64.
-        unit: unit that all numbers are written with, such as ``%``, ``$`` or ``kg``; that of days for dates; None for
-            numbers without one.
-        undecided: whether the texts are dates of which nothing tells day from month.
-        mixed: whether the texts are numbers, some with a decimal comma and some with a decimal point.
+    Dates are ``undecided`` where nothing tells day from month; numbers ``mixed`` where some have a decimal comma and
+    some a decimal point.
     """
 
     values: np.ndarray
@@ -63,25 +59,12 @@ class Written:
 
 
 def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written:
-    """Return the numbers that the texts of a column stand for; the whole column settles what one text leaves open.
+    """Return the numbers that a column's different, trimmed texts stand for; the column settles what one leaves open.
 
     Dates are days since 1970-01-01. In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
     with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
-    separate thousands. A unit is one that all numbers but zeros have. Times of day are hours.
-
-    Args:
-        texts: different texts of a column, trimmed, none of them a missing cell.
-        day_first: whether the day is before the month, where the column leaves it open.
-
-    Example:
-        >>> read_written(["$1,250.50", "$0.99", "($3)"]).values.tolist()
-        [1250.5, 0.99, -3.0]
-        >>> read_written(["03.01.1970", "02.01.1970"]).values.tolist()
-        [2.0, 1.0]
-        >>> read_written(["01/03/1970", "01/02/1970"]).undecided
-        True
-        >>> read_written(["1.250,5 kg", "80 kg"])
-        Written(values=array([1250.5,   80. ]), unit='kg', undecided=False, mixed=False)
+    separate thousands. A unit is one that all numbers but zeros have. Times of day are hours. ``day_first`` is the
+    order of dates that the column leaves open.
     """
     clock = [_CLOCK.fullmatch(text) for text in texts]
     if texts and None not in clock:
@@ -92,12 +75,7 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
 
 
 def in_both_orders(texts: Sequence[str]) -> bool:
-    """Return whether all texts are dates in numbers, some with the day before the month and some after it.
-
-    Example:
-        >>> in_both_orders(["31/12/2020", "12/31/2020"]), in_both_orders(["31/12/2020", "12/11/2020"])
-        (True, False)
-    """
+    """Return whether all texts are dates in numbers, some with the day before the month and some after it."""
     matches = [_NUMBERED.fullmatch(text.strip()) for text in texts]
     firsts = [max(int(match["a"]) - 12, 0) for match in matches if match is not None]
     seconds = [max(int(match["b"]) - 12, 0) for match in matches if match is not None]
@@ -110,12 +88,7 @@ def is_date(text: str) -> bool:
 
 
 def days(moment: date) -> float:
-    """Return a date or time in days since 1970-01-01; without a zone, it is taken as UTC.
-
-    Example:
-        >>> days(date(1970, 1, 3))
-        2.0
-    """
+    """Return a date or time in days since 1970-01-01; without a zone, it is taken as UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

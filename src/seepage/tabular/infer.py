@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Literal, SupportsFloat, cast, get_args
+from typing import Any, Literal, SupportsFloat, cast
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,11 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.formats import DAYS, HOURS, Written, days, in_both_orders, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
-from seepage.tabular.policy import Missing, Policy
+from seepage.tabular.policy import Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import TextColumn, number
-
-MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
+from seepage.text import how_many
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
@@ -32,7 +31,8 @@ _LISTED = 20
 _LONG = 10**15
 _LONG_TEXT = re.compile("[0-9]{16,}")
 # Two numbers of a measurement, such as a blood pressure of 120/80, name no row, and postal codes measure nothing.
-_PAIR = re.compile(r"\s*[0-9]{2,3}/[0-9]{2,3}\s*")
+_PAIR = re.compile(r"\s*([0-9]{2,3})/([0-9]{2,3})\s*")
+_MONTHS = 12
 _POSTAL = re.compile(r"(?i)(?:^|[\W_])(?:zip|plz|postleitzahl|(?:zip|post|postal)[\W_]?code)s?(?:$|[\W_])")
 # Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
 _ALIKE = 0.8
@@ -45,13 +45,7 @@ _MOST_COLUMNS = 5_000
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """Interpretation of one column of a table.
-
-    Attributes:
-        taken: kind that it was taken for; ``left out`` where it is not part of the schema.
-        why: reason, in a few words.
-        near: threshold that the decision was near to, in a few words; empty where it was clear.
-    """
+    """Interpretation of one column of a table, the reason, and the threshold that it was near to; empty where clear."""
 
     name: str
     taken: Literal["discrete", "continuous", "left out"]
@@ -61,15 +55,7 @@ class InferredColumn:
 
 @dataclass(frozen=True)
 class Inferred:
-    """A schema and the reasons for it.
-
-    Attributes:
-        schema: schema of the columns that were kept.
-        columns: interpretation of each column of the table, in the table's order.
-        notes: facts that a reader of results must know: which columns were left out, and the encoded width.
-        rows: number of rows of the table that the schema was inferred from.
-        groups: one-hot encoded columns that are one column of categories in the schema.
-    """
+    """A schema, the reasons for it, and notes that a reader of results needs; ``rows`` counts those of the source."""
 
     schema: Schema
     columns: tuple[InferredColumn, ...]
@@ -81,42 +67,16 @@ class Inferred:
 def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
     """Infer the schema of a table, with the reasons.
 
-    Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are
-    continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
-    a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
-    numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
-    those of the given table: override them where the column can hold more. Dates and times are continuous,
-    in days since 1970-01-01, texts that are all dates or numbers with thousands separators likewise.
+    Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are continuous, with
+    the smallest and largest value, rounded outwards, as bounds, integer-valued if all are whole, and a tolerance of
+    ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole numbers with at most
+    ``discrete_at_most`` different values are discrete instead. Dates and times are continuous, in days since
+    1970-01-01, texts that are all dates or numbers with thousands separators likewise.
 
-    Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
-    and whole numbers without gaps or repeats over 50 rows or more. Of a discrete column with very many
-    values the most frequent are kept, see ``Policy``.
-
-    Columns of 0 and 1 that were one column of categories once, and were one-hot encoded, are merged into it, see
-    ``one_hot_groups``. The target may be named by any of its columns. Columns that are dropped or overridden by their
-    own names stay apart.
-
-    Columns are read one after the other; beside one of them, only what is known about each is held.
-
-    Args:
-        source: a DataFrame, a file for ``open_table``, or an opened table.
-        target: name of the column to be learnt; all others are inputs.
-        policy: choices to make; the defaults if None.
-
-    Raises:
-        BadInputError: the table has more than 5,000 columns; or all that is wrong with it in one message: fewer than
-            two rows or one input column; a column named in an argument that does not exist; missing cells, unless the
-            policy has a place for them; infinite numbers; a constant target or column (drop it, or override it to keep
-            it); numbers mixed with texts; what cannot be a category; a target or sensitive column that would be left
-            out; an override that makes no valid column.
-
-    Example:
-        >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
-        >>> for column in infer(frame, "ill").columns:
-        ...     print(column.name, column.taken, column.why, sep=", ")
-        age, continuous, numbers from 30 to 66
-        job, discrete, 2 different texts
-        ill, discrete, true or false
+    Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows, and whole
+    numbers without gaps or repeats over 50 rows or more. One-hot encoded columns are merged, see ``one_hot_groups``;
+    the target may be named by any of them. Columns are read one after the other; beside one of them, only what is known
+    about each is held.
     """
     policy = policy or Policy()
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
@@ -225,11 +185,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         )
     schema = Schema(columns=inputs, target=columns[target])
     origins = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
+    out = {**left_out, **apart}
     interpreted = [
-        InferredColumn(name, "left out", apart[name])
-        if name in apart
-        else InferredColumn(name, "left out", left_out[name])
-        if name in left_out
+        InferredColumn(name, "left out", out[name])
+        if name in out
         else InferredColumn(
             name, columns[name].kind, _reason(origins, guesses[name], columns[name]), guesses[name].near
         )
@@ -247,32 +206,15 @@ def _reason(origins: Mapping[str, str], guess: _ColumnReading, column: Column) -
     return origins[guess.name] + why.replace("declared ", "") if guess.name in origins else why
 
 
-def infer_schema(
-    source: pd.DataFrame | str | Path,
-    target: str,
-    *,
-    overrides: Mapping[str, Mapping[str, object]] | None = None,
-    sensitive: Iterable[str] = (),
-    drop: Iterable[str] = (),
-    tolerance_factor: float = 0.319,
-    discrete_at_most: int = 10,
-    most_categories: int = 100,
-    most_encoded: int = 1000,
-    missing: Missing = "refuse",
-    keep_dummies: bool = False,
-    day_first: bool | None = None,
-    separator: str = ",",
-) -> Schema:
-    """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
+def infer_schema(source: pd.DataFrame | str | Path, target: str, *, separator: str = ",", **choices: Any) -> Schema:
+    """Return the schema that ``infer`` infers.
 
     Args:
-        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
-            ``Policy``.
-        keep_dummies, day_first: see ``Policy``.
         separator: character between the cells of a CSV file.
+        choices: fields of ``Policy``; None for the default.
 
     Raises:
-        BadInputError: see ``infer``.
+        BadInputError: the table cannot be used; one message says all that is wrong with it.
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
@@ -280,30 +222,12 @@ def infer_schema(
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
         (0.0, 66.0, ('cook', 'nurse'))
     """
-    policy = Policy(
-        overrides=overrides or {},
-        sensitive=tuple(sensitive),
-        drop=tuple(drop),
-        missing=missing,
-        most_categories=most_categories,
-        most_encoded=most_encoded,
-        tolerance_factor=tolerance_factor,
-        discrete_at_most=discrete_at_most,
-        keep_dummies=keep_dummies,
-        day_first=day_first,
-    )
+    policy = Policy(**{name: choice for name, choice in choices.items() if choice is not None})
     return infer(open_table(source, separator), target, policy).schema
 
 
 def raise_all(wrong: Sequence[str | BadInputError]) -> None:
-    """Raise one ``BadInputError`` for all findings; do nothing where there are none.
-
-    Example:
-        >>> raise_all(["'age' is empty", "'job' is empty"])
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: 2 things keep the table from being used: (1) 'age' is empty; (2) 'job' is empty.
-    """
+    """Raise one ``BadInputError`` for all findings; do nothing where there are none."""
     findings = list({str(finding): _unended(finding) for finding in wrong}.values())
     if len(findings) == 1:
         raise BadInputError(*findings[0], ".")
@@ -316,37 +240,24 @@ def raise_all(wrong: Sequence[str | BadInputError]) -> None:
 
 
 def _unended(finding: str | BadInputError) -> list[str | Remedy]:
-    """Return a message without the point at its end."""
     parts: list[str | Remedy] = [finding] if isinstance(finding, str) else list(finding.message)
     return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
 
 
 def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -> BadInputError:
-    """Return the error for missing cells: which columns have how many, and the position of the first.
-
-    Args:
-        steered: whether the user has an option that says how missing cells are treated.
-
-    Example:
-        >>> print(missing_cells({"age": (2, 0)}))
-        the table has missing cells: 2 in 'age' (first in data row 1); ...
-    """
+    """Return the error for missing cells, (number, first) by column; ``steered``: the user has an option for them."""
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
-    message, first_row = (
-        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; ",
-        "Data row 1 is the first",
-    )
+    message = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; "
+    end = "Data row 1 is the first under the header"
     if not steered:
-        return BadInputError(
-            f"{message}fill them as in training, or leave out the rows that have one. {first_row} under the header"
-        )
+        return BadInputError(f"{message}fill them as in training, or leave out the rows that have one. {end}")
     return BadInputError(
         f"{message}add ",
         Remedy("missing", "category"),
         " (they become a category of their own, in columns of numbers the median) or ",
         Remedy("missing", "drop"),
-        f" (rows that have one are left out), or fill them yourself. {first_row} under the header",
+        f" (rows that have one are left out), or fill them yourself. {end}",
     )
 
 
@@ -371,10 +282,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
 
 
 def _treat_alike(guesses: Mapping[str, _ColumnReading], target: str) -> None:
-    """Take whole numbers of neighbours such as PAY_5 and PAY_6 alike: as numbers where one of them is.
-
-    Neighbours have names that are equal up to the number at the end, and ranges that are nearly the same.
-    """
+    """Take whole numbers of neighbours with ranges nearly the same, such as PAY_5 and PAY_6, as numbers if one is."""
     families: dict[str, list[_ColumnReading]] = {}
     for name, guess in guesses.items():
         match = _NUMBERED.fullmatch(name)
@@ -497,12 +405,13 @@ class _ColumnReading:
         """Why the column is left out; None where it is not."""
         if not self.useless:
             return self.identifier
+        if self.missing == self.rows:
+            return "it is empty"
         ticks = self.ticks and self.policy.missing == "refuse"
         return "it holds one value only" + (", beside missing cells, which can be a category" if ticks else "")
 
     @property
     def listed(self) -> int:
-        """Number of categories to list."""
         return len(self._values)
 
     @property
@@ -641,8 +550,9 @@ class _ColumnReading:
             odd = dict(zip(texts, np.isnan(written.values).tolist(), strict=True))
             cells = int(series.map(lambda text: odd[str(text).strip()]).sum())
             raise BadInputError(
-                f"column {self.name!r} holds numbers, but {cells} of its cells ({len(texts) - readable} "
-                f"different text(s)) are none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
+                f"column {self.name!r} holds numbers, but {cells} of its cells "
+                f"({how_many(len(texts) - readable, 'different text')}) are "
+                f"none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
                 "where they mean missing, write all in one unit and with one decimal sign, or have all its values "
                 "taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
@@ -661,6 +571,8 @@ class _ColumnReading:
         return "continuous"
 
     def _name_identifier(self, series: pd.Series) -> None:
+        if self._says_pairs():
+            self.holds += " of two numbers each, which two columns of numbers would keep"
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"
@@ -668,6 +580,16 @@ class _ColumnReading:
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
             if in_both_orders([str(value) for value in self.counts]):
                 self.identifier = "dates, some with the day before the month and some after it: write them in one order"
+
+    def _says_pairs(self) -> bool:
+        """Return whether nearly all cells are two numbers with a slash, neither of them always a month."""
+        pairs = [(match, count) for value, count in self.counts.items() if (match := _PAIR.fullmatch(str(value)))]
+        if self.distinct <= self.policy.discrete_at_most or 20 * sum(n for _, n in pairs) < 19 * sum(
+            self.counts.values()
+        ):
+            return False
+        sides = (max(int(match[side]) for match, _ in pairs) for side in (1, 2))
+        return all(largest > _MONTHS for largest in sides)
 
     def _names_rows(self, rows: int) -> bool:
         """Return whether there are so many different values that they seem to name the rows."""
@@ -711,14 +633,9 @@ class _ColumnReading:
 
 
 def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
-    """Return bounds that hold all cells but are not themselves cells of someone: multiples of 1, 2 or 5 times a power.
+    """Return bounds that hold all cells but are no one's cell: multiples of 1, 2 or 5 times a power; equal ones stay.
 
-    The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers. Bounds that are
-    equal stay: they are a cell of everybody.
-
-    Example:
-        >>> rounded_outwards(17.0, 90.0, whole=True), rounded_outwards(0.013, 0.97, whole=False)
-        ((15.0, 90.0), (0.0, 1.0))
+    The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers.
     """
     if low == high:
         return low, high
@@ -736,7 +653,6 @@ def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float
 
 
 def _end(column: Continuous, value: float) -> str:
-    """Return a bound as people write it."""
     if column.unit != DAYS:
         return f"{value:.6g}"
     try:
@@ -747,14 +663,7 @@ def _end(column: Continuous, value: float) -> str:
 
 
 def as_numbers(name: str, series: pd.Series) -> np.ndarray:
-    """Return cells, none of them missing, as finite float64 numbers.
-
-    Numbers written as text are read, with commas between thousands too; dates and times are given in days
-    since 1970-01-01, durations in days.
-
-    Raises:
-        BadInputError: cells are complex, not numbers or infinite; the message counts them and names the first row.
-    """
+    """Return cells, none of them missing, as finite float64 numbers; dates, times and durations in days."""
     values = numbers_of(name, series)
     refuse_odd(name, values, np.ones(len(values), dtype=bool))
     return values
@@ -766,19 +675,15 @@ def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
     if len(wrong):
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
         raise BadInputError(
-            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({len(wrong)} such cell(s) in all); "
-            "give finite numbers, drop those rows, or make the column discrete (",
+            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({how_many(len(wrong), 'such cell')} in "
+            "all); give finite numbers, drop those rows, or make the column discrete (",
             Remedy("overrides", {name: "discrete"}),
             ")",
         )
 
 
 def numbers_of(name: str, series: pd.Series) -> np.ndarray:
-    """Return cells as float64 numbers, NaN where a cell is missing or no number.
-
-    Raises:
-        BadInputError: the column is of a kind that cannot be turned into numbers.
-    """
+    """Return cells as float64 numbers, NaN where a cell is missing or no number."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(object).infer_objects()
     types = pd.api.types

@@ -22,13 +22,7 @@ _EXPECTED_PAIRS = 7.0
 
 @dataclass(frozen=True)
 class OneHotGroup:
-    """Columns of 0 and 1, of which at most one is 1 in each row.
-
-    Attributes:
-        name: name of the column that they are merged into: what their names begin with.
-        categories: category of each column, what its name ends with.
-        rest: category of rows without a 1; None where every row has one.
-    """
+    """Columns of 0 and 1, of which at most one is 1 in each row; ``rest`` is the category of rows without a 1."""
 
     name: str
     members: tuple[str, ...]
@@ -55,18 +49,7 @@ class OneHotGroup:
 
 
 class MergedSource(WrappedSource):
-    """A table in which each group of one-hot columns is one column of categories, at the place of the group's first.
-
-    Args:
-        groups: groups to merge, without common columns.
-
-    Example:
-        >>> from seepage.tabular.reading import FrameSource
-        >>> frame = pd.DataFrame({"age": [3, 4], "job_cook": [1, 0], "job_nurse": [0, 1]})
-        >>> merged = MergedSource(FrameSource(frame), one_hot_groups(FrameSource(frame)))
-        >>> merged.names, [list(column) for _, column in merged.columns(["job"])]
-        (('age', 'job'), [['cook', 'nurse']])
-    """
+    """A table in which each group of one-hot columns is one column of categories, at the place of the group's first."""
 
     def __init__(self, inner: Source, groups: Sequence[OneHotGroup]) -> None:
         self._groups = {group.name: group for group in groups}
@@ -95,15 +78,6 @@ def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotG
     ``_ = : . - | /`` or a space. No row has two 1s. Where some rows have none, independent columns with as many 1s
     would have two in at least seven rows in expectation, so that it is no chance. Of several such beginnings the
     shortest counts. A beginning that is the name of another column makes no group.
-
-    Args:
-        apart: names of columns that belong to no group.
-
-    Example:
-        >>> from seepage.tabular.reading import FrameSource
-        >>> frame = pd.DataFrame({"sex_f": [0, 1], "sex_m": [1, 0], "is_ill": [1, 1], "is_old": [0, 1]})
-        >>> [(group.name, group.categories) for group in one_hot_groups(FrameSource(frame))]
-        [('sex', ('f', 'm'))]
     """
     by_beginning: dict[str, list[str]] = {}
     for name in source.names:
@@ -137,11 +111,7 @@ def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotG
 
 
 def groups_of_schema(source: Source, schema: Schema) -> tuple[OneHotGroup, ...]:
-    """Return the groups of a table that a schema takes as columns of categories, which the table has one-hot encoded.
-
-    Args:
-        schema: schema, such as one that was drafted from a table with these columns.
-    """
+    """Return the groups of a table that a schema takes as columns of categories, which has them one-hot encoded."""
     groups = []
     for column in (*schema.columns, schema.target):
         if column.name in source.names or not isinstance(column, Discrete):

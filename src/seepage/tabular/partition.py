@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,18 +18,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Partition:
-    """Columns of each party.
-
-    Attributes:
-        columns: positions of each party's columns in the schema, in the schema's order. The first party is the
-            active one: it holds the labels too, and the top model.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> split = Partition(telling(rows=20).schema, ((0, 3), (1, 2)))
-        >>> split.parties, split.schemas[1].names
-        (2, ('noise_0', 'noise_1'))
-    """
+    """Positions of each party's columns in the schema; the first party is the active one, with labels and top model."""
 
     schema: Schema
     columns: tuple[tuple[int, ...], ...]
@@ -48,9 +37,9 @@ class Partition:
         for party, positions in enumerate(self.columns):
             for position in positions:
                 owners[names[position]].append(party)
-        twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
-        if twice is not None:
-            name, owned = twice
+        for name, owned in owners.items():
+            if len(owned) < 2:
+                continue
             by = sorted(set(owned))
             raise BadInputError(
                 f"column {name!r} is named {len(owned)} times by party {by[0]}; name it once."
@@ -61,8 +50,7 @@ class Partition:
         nobody = [name for name, owned in owners.items() if not owned]
         if nobody:
             raise BadInputError(
-                f"column(s) {', '.join(map(repr, nobody))} are held by no party; give each to one, or leave them out "
-                "of the table."
+                f"no party holds {', '.join(map(repr, nobody))}; give each to one, or leave them out of the table."
             )
         object.__setattr__(self, "columns", tuple(tuple(sorted(positions)) for positions in self.columns))
 
@@ -92,15 +80,7 @@ class Partition:
 
 
 def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
-    """Return the partition that gives each party the columns of these names, the active party's first.
-
-    An active party without names gets the remaining columns.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> by_names(telling(rows=20).schema, [(), ["cause"]]).columns
-        ((1, 2, 3), (0,))
-    """
+    """Return the partition by names of columns, the active party's first, which has the rest if it names none."""
     for name in (name for names in parties for name in names):
         if name == schema.target.name:
             raise BadInputError(
@@ -115,19 +95,18 @@ def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
     return Partition(schema, tuple(columns))
 
 
-def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = None) -> Partition:
+def by_shares(
+    schema: Schema,
+    shares: Sequence[float | int],
+    seed: int | None = None,
+    private: Collection[str] = (),
+    holder: int = 1,
+) -> Partition:
     """Return the partition that gives each party a share of the discrete and of the continuous columns.
 
-    Passive parties take theirs first, each the next columns of either kind; the active party takes the rest.
-
-    Args:
-        shares: share of each party, the active one's first; they sum to 1.
-        seed: seed of a random order of columns; the schema's order if None.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> by_shares(distinct(continuous=2, discrete=4).schema, [0.5, 0.5]).columns
-        ((1, 4, 5), (0, 2, 3))
+    Passive parties take the next columns of either kind first; the active party, whose share is the first, takes the
+    rest. The order of columns is random by ``seed``, that of the schema if None. Passive party ``holder`` gets the
+    ``private`` columns whatever its share, where columns are left for the others.
     """
     if any(isinstance(share, bool) or not 0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1):
         raise BadInputError(
@@ -141,11 +120,28 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
     turns = [*range(1, len(shares)), 0]
     for kind in (schema.discrete, schema.continuous):
         places = [int(i) for i in order if int(i) in kind]
-        given, start = 0.0, 0
-        for party in turns:
-            given += shares[party]
-            # Half down: of an odd number, the active party takes the larger half.
-            stop = len(places) if party == 0 else math.ceil(given * len(places) - 0.5 - _ROUNDING)
-            dealt[party] += places[start:stop]
-            start = stop
+        own = [i for i in places if schema.names[i] in private]
+        if not private:
+            _deal(places, turns, shares, dealt)
+            continue
+        places = own + [i for i in places if i not in own]
+        count = max(len(own), math.ceil(shares[holder] * len(places) - 0.5 - _ROUNDING))
+        dealt[holder] += places[:count]
+        others = [share / (1 - shares[holder]) for share in shares]
+        _deal(places[count:], [party for party in turns if party != holder], others, dealt)
+    if private and not all(dealt):
+        return by_shares(schema, shares, seed)
     return Partition(schema, tuple(tuple(positions) for positions in dealt))
+
+
+def _deal(
+    places: Sequence[int], turns: Sequence[int], shares: Sequence[float | int], dealt: Sequence[list[int]]
+) -> None:
+    """Deal places to parties in turn, to each its share; the last one takes what is left."""
+    given, start = 0.0, 0
+    for party in turns:
+        given += shares[party]
+        # Half down: of an odd number, the active party takes the larger half.
+        stop = len(places) if party == 0 else math.ceil(given * len(places) - 0.5 - _ROUNDING)
+        dealt[party].extend(places[start:stop])
+        start = stop

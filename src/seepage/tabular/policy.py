@@ -16,12 +16,7 @@ SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parq
 
 
 def checked_encoding(name: str) -> str:
-    """Return the usual name of an encoding of texts.
-
-    Example:
-        >>> checked_encoding("UTF8"), checked_encoding("latin1")
-        ('utf-8', 'iso8859-1')
-    """
+    """Return the usual name of an encoding of texts."""
     try:
         "".encode(name)
         return codecs.lookup(name).name
@@ -37,28 +32,22 @@ class Policy:
     """Choices in the inference of a schema.
 
     Attributes:
-        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
-            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
-            has one value or looks like an identifier.
+        overrides: for each column, fields of ``Discrete`` or ``Continuous`` to set instead of the inferred ones. An
+            overridden column is kept even if it has one value or looks like an identifier.
         sensitive: columns that a report singles out.
         drop: columns to leave out.
-        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
-            ``category`` of their own, in columns of numbers as the median. Rows without a target are
-            dropped by the last as well.
+        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a ``category`` of their own,
+            in columns of numbers as the median, and drop rows without a target.
         most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
             ``(other)``.
         most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
         tolerance_factor: tolerance of a continuous column in standard deviations.
         discrete_at_most: largest number of different whole numbers that are taken as categories.
-        keep_dummies: whether one-hot encoded columns stay as they are; else each group of them is one column of
-            categories.
+        keep_dummies: whether one-hot encoded columns stay as they are, instead of one column of categories a group.
         day_first: whether the day is before the month in columns of dates that leave it open, such as ``05/12/2020``;
             such columns are refused if None.
         beside: columns that are read as they are, beside the table: texts, or identifiers of nodes.
         only: columns that are kept beside the target; all if empty.
-
-    Raises:
-        BadInputError: an unknown choice, or a limit that is too low.
     """
 
     overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -75,6 +64,8 @@ class Policy:
     only: Iterable[str] = ()
 
     def __post_init__(self) -> None:
+        for name in ("sensitive", "drop", "beside", "only"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         check_choice("policy for missing cells:", self.missing, Missing)
         check_count("most_encoded", self.most_encoded)
         if self.most_categories < 2:

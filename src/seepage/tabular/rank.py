@@ -19,12 +19,6 @@ def rank_ceiling(encoder: Encoder, cells: Float[Tensor, "row column"]) -> int:
 
     The gradient of a network's first layer has no higher rank, whatever the width of the layer and the size of the
     batch. No method that uses this gradient alone can separate more records.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=40)
-        >>> rank_ceiling(Encoder(data.schema, data.statistics), data.train.cells) <= data.schema.width + 1
-        True
     """
     width = encoder.width + 1
     # No more than one part of the table is encoded at a time.
@@ -42,20 +36,7 @@ def batch_rank(
     draws: int = 100,
     replacement: bool = True,
 ) -> float:
-    """Return the mean rank of batches' encoded rows, each row extended by a 1.
-
-    Args:
-        replacement: whether a batch may hold a row twice.
-
-    Raises:
-        BadInputError: a count is below 1.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=40)
-        >>> batch_rank(Encoder(data.schema, data.statistics), data.train.cells, 3, seed=0, replacement=False)
-        3.0
-    """
+    """Return the mean rank of batches' encoded rows, each row extended by a 1."""
     check_count("records", records)
     check_count("draws", draws)
     generator = np.random.default_rng(seed)

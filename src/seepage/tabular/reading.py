@@ -26,6 +26,7 @@ from python_calamine import CalamineError
 from seepage.errors import BadInputError, Remedy
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn
+from seepage.text import how_many
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
@@ -41,11 +42,7 @@ _ADDED = "__MACOSX/"
 
 
 class Source(ABC):
-    """A table whose columns are read when they are asked for.
-
-    Attributes:
-        notes: facts about the reading that a reader of results must know; complete once the columns have been read.
-    """
+    """A table whose columns are read when they are asked for; ``notes`` are complete once all have been read."""
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -84,12 +81,8 @@ class FrameSource(Source):
 class CsvSource(Source):
     r"""A CSV file: as it is, packed by gzip (``.gz``), or alone in an archive (``.zip``).
 
-    It is UTF-8, or in the stated encoding, with a header line; spaces at the beginning of a cell are skipped. Files of
-    up to half a gigabyte are read once and kept, others anew for every few columns.
-
-    Raises:
-        BadInputError: empty, another or an unknown encoding, NUL bytes, another separator, nameless or repeated
-            columns, rows with more or fewer cells than the header.
+    It has a header line; spaces at the beginning of a cell are skipped. Files of up to half a gigabyte are read once
+    and kept, others anew for every few columns.
     """
 
     def __init__(self, path: Path, separator: str = ",", encoding: str = UTF8) -> None:
@@ -269,32 +262,33 @@ class CsvSource(Source):
             line, cells = wrong[0]
             raise BadInputError(
                 f"the header of the table {str(self._path)!r} names {len(self.names)} columns, but line {line} has "
-                f"{cells} cell(s) ({len(wrong)} such row(s) in all); name every column, quote cells that contain the "
+                f"{how_many(cells, 'cell')} ({how_many(len(wrong), 'such row')} in all); name every column, quote "
+                "cells that contain the "
                 "separator, or take those rows out."
             )
 
 
-class ParquetSource(Source):
-    """A Parquet file.
+class _TypedSource(Source):
+    """A file that holds types; an index without a name, which pandas kept in it, is no column."""
 
-    A named index that pandas kept in it is a column, a nameless one is left out. Decimal numbers are
-    read as floats.
-    """
+    def __init__(self, path: Path, names: Sequence[str], rows: int) -> None:
+        self.names = tuple(name for name in names if not _UNNAMED_INDEX.fullmatch(name))
+        check_names(self.names)
+        if not rows:
+            raise _no_rows(path)
+        _check_unpacked(path, rows * len(self.names), "cells", "save it as CSV and give that file")
+
+
+class ParquetSource(_TypedSource):
+    """A Parquet file; decimals are floats."""
 
     def __init__(self, path: Path) -> None:
         self._file = parquet.ParquetFile(path)
-        names = [name for name in self._file.schema_arrow.names if not _UNNAMED_INDEX.fullmatch(name)]
-        check_names(names)
-        self.names = tuple(names)
-        self._rows = self._file.metadata.num_rows
-        if not self._rows:
-            raise _no_rows(path)
-        cells = self._rows * len(names)
-        _check_unpacked(path, cells, "cells", "save it as CSV and give that file")
+        super().__init__(path, self._file.schema_arrow.names, self._file.metadata.num_rows)
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""
-        step = max(1, _CELLS_AT_ONCE // self._rows)
+        step = max(1, _CELLS_AT_ONCE // self._file.metadata.num_rows)
         for start in range(0, len(names), step):
             chosen = list(names[start : start + step])
             read = self._file.read(columns=chosen)
@@ -302,18 +296,13 @@ class ParquetSource(Source):
                 yield name, _series(read.column(name))
 
 
-class FeatherSource(Source):
+class FeatherSource(_TypedSource):
     """A Feather file; like a Parquet file, it holds types."""
 
     def __init__(self, path: Path) -> None:
         # Mapped memory would keep the file open.
         self._table = feather.read_table(str(path), memory_map=False)
-        names = [name for name in self._table.column_names if not _UNNAMED_INDEX.fullmatch(name)]
-        check_names(names)
-        self.names = tuple(names)
-        if not len(self._table):
-            raise _no_rows(path)
-        _check_unpacked(path, len(self._table) * len(names), "cells", "save it as CSV and give that file")
+        super().__init__(path, self._table.column_names, len(self._table))
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""
@@ -322,10 +311,7 @@ class FeatherSource(Source):
 
 
 class ExcelSource(Source):
-    """The first sheet of an Excel workbook, with the names of the columns in its first row.
-
-    Columns without a name and without a cell are no columns.
-    """
+    """The first sheet of an Excel workbook; columns without a name and without a cell are no columns."""
 
     def __init__(self, path: Path) -> None:
         if zipfile.is_zipfile(path):
@@ -364,13 +350,7 @@ class ExcelSource(Source):
 
 
 class OrderedDates(WrappedSource):
-    """A table in which dates that leave day and month open are ISO dates.
-
-    Example:
-        >>> source = FrameSource(pd.DataFrame({"born": ["05/12/2020", "06/11/2020"]}))
-        >>> [raw.tolist() for _, raw in OrderedDates(source, day_first=True).columns(["born"])]
-        [['2020-12-05', '2020-11-06']]
-    """
+    """A table in which dates that leave day and month open are ISO dates."""
 
     def __init__(self, inner: Source, day_first: bool) -> None:
         super().__init__(inner, inner.names)
@@ -390,21 +370,10 @@ class OrderedDates(WrappedSource):
 
 
 def open_table(source: pd.DataFrame | str | Path, separator: str = ",", encoding: str = UTF8) -> Source:
-    """Open a DataFrame or a file; ``policy.SUFFIXES`` lists the ends of the names of files.
+    """Open a DataFrame, which is taken as it is, or a file; ``policy.SUFFIXES`` lists the ends of the names of files.
 
-    Args:
-        source: a DataFrame, which is taken as it is, or the path of a file. Of files, blanks around names and texts are
-            trimmed, and texts that stand for a missing cell (``texts.MISSING``) are missing.
-        separator: character between the cells of a text file; a tabulator in ``.tsv`` files where it is a comma.
-        encoding: encoding of a text file, such as ``cp1252``.
-
-    Raises:
-        BadInputError: no such file, another kind of file, unreadable or broken; column names repeated or
-            not text.
-
-    Example:
-        >>> open_table(pd.DataFrame({"age": [30, 41], "ill": ["no", "yes"]})).names
-        ('age', 'ill')
+    Of files, blanks around names and texts are trimmed, and texts that stand for a missing cell (``texts.MISSING``) are
+    missing. A separator of a comma is a tabulator in ``.tsv`` files.
     """
     if isinstance(source, pd.DataFrame):
         return FrameSource(source)
@@ -452,10 +421,10 @@ class _FileSource(Source):
     def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Facts about the reading; blanks around cells are known once their columns have been read."""
         around = [
-            f"{count:,} {what}"
-            for count, what in (
-                (sum(name != raw for name, raw in self._raw_names.items()), "name(s) of columns"),
-                (len(self._trimmed), "column(s) of cells"),
+            f"{how_many(count, what)} of {of}"
+            for count, what, of in (
+                (sum(name != raw for name, raw in self._raw_names.items()), "name", "columns"),
+                (len(self._trimmed), "column", "cells"),
             )
             if count
         ]
@@ -483,7 +452,7 @@ class _FileSource(Source):
         if any(isinstance(cell, list | dict | np.ndarray) for cell in raw):
             # Nested cells are refused where kinds are inferred, as those of a DataFrame are.
             return raw
-        trimmed = raw.map(_without_blanks, na_action="ignore")
+        trimmed = raw.map(lambda cell: cell.strip() if isinstance(cell, str) else cell, na_action="ignore")
         changed = (trimmed != raw) & raw.notna()
         if changed.any():
             self._trimmed.add(name)
@@ -494,34 +463,14 @@ class _FileSource(Source):
         return trimmed.astype(object).where(~gone, None).infer_objects()
 
 
-def _without_blanks(cell: object) -> object:
-    return cell.strip() if isinstance(cell, str) else cell
-
-
 def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
-    r"""Read a table from a file, see ``open_table``.
+    r"""Read a table from a file, see ``open_table``; a missing cell is NaN.
 
-    CSV files are UTF-8 with a header line; blanks around names and cells are trimmed; a cell that is
-    empty or one of ``texts.MISSING`` becomes NaN; a column is boolean (true, false), whole, numeric or text,
-    the first that all its other cells are; with a leading zero (01) it is text.
-
-    Args:
-        separator: character between the cells of a CSV file.
-
-    Returns:
-        The file's columns; a named index kept in a Parquet file becomes columns.
+    A column is boolean (true, false), whole, numeric or text, the first that all its other cells are; with a leading
+    zero (01) it is text. A named index kept in a Parquet file becomes a column.
 
     Raises:
-        BadInputError: no such file, another kind of file, broken or not UTF-8, no columns or no rows,
-            nameless or repeated columns, rows with more or fewer cells than the header.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "people.csv"
-        ...     _ = file.write_text("age,job\n30,None\n41,nurse\n")
-        ...     read_frame(file)["job"].tolist()
-        ['None', 'nurse']
+        BadInputError: the file cannot be read, or its header or rows are broken.
     """
     source = open_table(path, separator)
     return pd.DataFrame({name: typed(raw) for name, raw in source.columns(source.names)})

@@ -25,38 +25,16 @@ _LOG2_E = math.log2(math.e)
 class Relaxation:
     """The map from unconstrained variables ``z`` to standardised rows ``x``, and its pullback.
 
-    A discrete group becomes ``standardise(softmax(logits))``, a continuous column
-    ``low + (high - low) * sigmoid(z)`` (TabLeak section 4.1). Either can be left out: those columns
-    are then ``z`` itself. Both maps are ``e / (sum of the group's e + c)`` with ``e = exp(logit)``,
-    ``c`` = 0 or 1, which makes them one expression for the whole row.
+    A discrete group becomes ``standardise(softmax(logits))``, a continuous column ``low + (high - low) * sigmoid(z)``
+    (TabLeak section 4.1). Either can be left out: those columns are then ``z`` itself. Both maps are ``e / (sum of the
+    group's e + c)`` with ``e = exp(logit)``, ``c`` = 0 or 1, one expression for the whole row.
 
     Args:
-        encoder: encoder that fixes the groups, bounds, moments, dtype and device.
-        logits: ``raw`` takes ``z`` as logits; ``standardised`` takes ``mean + std * z``, as the
-            official code does, which leaves rare categories nearly unreachable.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Discrete, Schema
-        >>> from seepage.tabular.statistics import Statistics
-        >>> from seepage.tabular.table import Table
-        >>> schema = Schema(
-        ...     columns=(Discrete(name="sex", categories=("f", "m")),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> table = Table(schema, pd.DataFrame({"sex": ["f", "m"], "ill": ["no", "yes"]}))
-        >>> encoder = Encoder(schema, Statistics.of(table))
-        >>> encoder.destandardise(Relaxation(encoder).relax(torch.zeros(1, 2).double())).tolist()
-        [[0.5, 0.5]]
+        logits: ``raw`` takes ``z`` as logits; ``standardised`` takes ``mean + std * z``, as the official code does,
+            which leaves rare categories nearly unreachable.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        softmax: bool = True,
-        sigmoid: bool = True,
-        logits: Logits = "raw",
-    ) -> None:
+    def __init__(self, encoder: Encoder, softmax: bool = True, sigmoid: bool = True, logits: Logits = "raw") -> None:
         check_choice("logits", logits, Logits)
         continuous = encoder.is_continuous
         active = torch.where(continuous, sigmoid, softmax)

@@ -1,7 +1,4 @@
-"""Schema of a table: its columns, their domains, and the distance at which a guess counts as right.
-
-A schema is public knowledge in every threat model here: the parties agree on it before training.
-"""
+"""Schema of a table: columns, domains and tolerances; public knowledge in every threat model."""
 
 from __future__ import annotations
 
@@ -54,16 +51,7 @@ class Discrete(_Column):
         categories: every value that may occur, in a fixed order; a cell's code is its position.
         other: the category that takes every cell which is none of them; None where such cells are refused.
         missing: the category that takes missing cells; None where they are refused.
-        sensitive: whether a report singles the column out.
-        unit: unit of measurement, for display only.
-
-    Raises:
-        pydantic.ValidationError: no categories, one that is not finite, two that are equal
-            (``1``, ``1.0`` and ``True`` are), or ``other`` or ``missing`` that is none of them.
-
-    Example:
-        >>> Discrete(name="sex", categories=("Female", "Male")).width
-        2
+        sensitive, unit: whether a report singles the column out, and the unit of measurement that it shows.
     """
 
     kind: Literal["discrete"] = "discrete"
@@ -114,17 +102,7 @@ class Continuous(_Column):
             deviations there).
         integer: whether only whole numbers occur.
         missing: the number that missing cells are filled with; None where they are refused.
-        sensitive: whether a report singles the column out.
-        unit: unit of measurement, for display only.
-
-    Raises:
-        pydantic.ValidationError: bounds or tolerance not finite or beyond 1e300, bounds in the wrong
-            order, bounds of an integer column that are not whole or exceed 2**48 in size, or ``missing``
-            that is no cell of the column.
-
-    Example:
-        >>> Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True, unit="years").width
-        1
+        sensitive, unit: whether a report singles the column out, and the unit of measurement that it shows.
     """
 
     kind: Literal["continuous"] = "continuous"
@@ -169,27 +147,7 @@ Column = Annotated[Discrete | Continuous, Field(discriminator="kind")]
 
 
 class Schema(BaseModel):
-    """The columns of a table, in order, and its target.
-
-    A discrete target makes the task a classification, a continuous one a regression.
-
-    Raises:
-        pydantic.ValidationError: no columns, or a name used twice; ``from_yaml`` and ``load`` raise
-            ``BadInputError`` with the same messages.
-
-    Example:
-        >>> schema = Schema(
-        ...     columns=(
-        ...         Discrete(name="sex", categories=("Female", "Male")),
-        ...         Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True),
-        ...     ),
-        ...     target=Discrete(name="income", categories=(">50K", "<=50K")),
-        ... )
-        >>> schema.width
-        3
-        >>> Schema.from_yaml(schema.to_yaml()) == schema
-        True
-    """
+    """The columns of a table, in order, and its target: discrete for a classification, continuous for a regression."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -245,11 +203,7 @@ class Schema(BaseModel):
         return copied
 
     def column(self, name: str) -> Discrete | Continuous:
-        """Return the column named ``name``, the target included.
-
-        Raises:
-            BadInputError: there is none; the message names the nearest.
-        """
+        """Return the column named ``name``, the target included."""
         for column in (*self.columns, self.target):
             if column.name == name:
                 return column
@@ -266,11 +220,7 @@ class Schema(BaseModel):
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
-        """Read a schema from YAML text.
-
-        Raises:
-            BadInputError: the text is not YAML, or not a schema; the message names each bad key.
-        """
+        """Read a schema from YAML text, or raise a ``BadInputError`` that names each bad key."""
         try:
             return cls.model_validate(load_yaml(text, "the schema"))
         except ValidationError as error:
@@ -278,11 +228,7 @@ class Schema(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a YAML file.
-
-        Raises:
-            BadInputError: there is no such file, or it does not hold a schema.
-        """
+        """Read a schema from a YAML file."""
         try:
             return cls.from_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -295,7 +241,6 @@ class _Dumper(yaml.SafeDumper):
     """Writes letters of all scripts as they are, and a text that would steer a terminal in escapes."""
 
     def analyze_scalar(self, scalar: str) -> ScalarAnalysis:
-        """Return which styles a text can be written in; it is written next."""
         # PyYAML keeps what it takes for printable, marks of writing direction among it.
         self.allow_unicode = not steers(scalar)
         return super().analyze_scalar(scalar)

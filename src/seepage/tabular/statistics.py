@@ -1,11 +1,9 @@
-"""Public statistics of a table: moments of the encoded columns and the marginal of each column.
-
-Every attack in TabLeak's threat model receives them; the baselines use nothing else.
-"""
+"""Public statistics of a table, which TabLeak's threat model gives to attacks: measured, or assumed without rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +13,12 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
+
+# Bound on the number of values of a continuous marginal.
+_BINS = 100
+# Largest deviation from 1 of the sum of a column's means at which they are taken as shares of its categories.
+_SHARES = 1e-3
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,9 @@ class Marginal:
     """The distribution of one column.
 
     Attributes:
-        values: support in increasing order: codes 0..D-1 for a discrete column (those that never occur
-            included), the lower edge of each non-empty histogram bin for a continuous one (the smallest
-            whole number in the bin where only those occur).
-        probabilities: probability of each value; they sum to 1.
+        values: support in increasing order: codes 0..D-1 for a discrete column, those that never occur included; the
+            lower edge of each non-empty histogram bin for a continuous one (its smallest whole number where only those
+            occur).
         mean, std: mean and unbiased standard deviation of a continuous column in its own unit; of the codes otherwise.
         median: lower median of a continuous column; for a discrete column, the code of its mode (the first of several).
     """
@@ -37,13 +40,7 @@ class Marginal:
     median: float
 
     def near(self, cells: Float[Tensor, "*batch"], tolerance: float) -> Float[Tensor, "*batch"]:
-        """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none.
-
-        Example:
-            >>> coin = Marginal(torch.tensor([0.0, 1.0]).double(), torch.tensor([0.25, 0.75]).double(), 0.75, 0.5, 1.0)
-            >>> coin.near(torch.tensor([0.0, 1.0, 7.0]).double(), tolerance=0.0).tolist()
-            [0.25, 0.75, 0.125]
-        """
+        """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none."""
         cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), self.probabilities.cumsum(0)])
         above = torch.searchsorted(self.values, (cells + tolerance).contiguous(), right=True)
         below = torch.searchsorted(self.values, (cells - tolerance).contiguous())
@@ -58,20 +55,9 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Marginals of every column and of the target; moments of every encoded column.
+    """Marginals of each column and of the target; mean and unbiased deviation of each encoded column, one-hot ones too.
 
-    Attributes:
-        mean, std: mean and unbiased standard deviation of each encoded column (one-hot columns included), float64,
-            shape (encoded,); a standard deviation of 0 is replaced by 1, as TabLeak's code does.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Schema
-        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> frame = pd.DataFrame({"sex": ["f", "f", "m", "m"], "ill": [0, 1, 1, 1]})
-        >>> statistics = Statistics.of(Table(Schema(columns=(sex,), target=ill), frame))
-        >>> statistics.mean.tolist(), statistics.target.probabilities.tolist()
-        ([0.5, 0.5], [0.25, 0.75])
+    A standard deviation of 0 is replaced by 1, as TabLeak's code does.
     """
 
     marginals: tuple[Marginal, ...]
@@ -81,18 +67,13 @@ class Statistics:
 
     @classmethod
     def of(cls, table: Table, bins: int = 100) -> Statistics:
-        """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal.
-
-        Raises:
-            BadInputError: fewer than two rows (no spread can be measured), or fewer than one bin.
-        """
+        """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal."""
         if len(table) < 2 or bins < 1:
             raise BadInputError(
-                f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
-                f"{bins} bin(s); give the statistics of a larger table."
+                f"statistics are measured on at least two rows with at least one bin, got "
+                f"{how_many(len(table), 'row')} and {how_many(bins, 'bin')}; give the statistics of a larger table."
             )
-        columns = [*enumerate(table.schema.columns)]
-        marginals = [marginal_of(column, table.column(i), bins) for i, column in columns]
+        marginals = [marginal_of(column, table.column(i), bins) for i, column in enumerate(table.schema.columns)]
         target = marginal_of(table.schema.target, table.labels, bins)
         return cls.of_marginals(table.schema, marginals, target, len(table))
 
@@ -100,11 +81,7 @@ class Statistics:
     def of_marginals(
         cls, schema: Schema, marginals: Sequence[Marginal], target: Marginal, rows: int | None = None
     ) -> Statistics:
-        """Return statistics with the moments that follow from the marginals.
-
-        Args:
-            rows: number of rows that the marginals were measured on, by which deviations are unbiased; None for none.
-        """
+        """Return statistics with the moments that follow from marginals, unbiased where the number of rows is known."""
         means, stds = [], []
         for column, marginal in zip(schema.columns, marginals, strict=True):
             if isinstance(column, Discrete):
@@ -118,11 +95,7 @@ class Statistics:
         return cls(tuple(marginals), target, torch.cat(means), torch.where(std > 0, std, torch.ones_like(std)))
 
     def rows(self, uniform: Float[Tensor, "... column"]) -> Float[Tensor, "... column"]:
-        """Return cells whose columns follow the marginals independently: quantiles of numbers in [0, 1).
-
-        Args:
-            uniform: for each cell, the share of its column's marginal that lies below it.
-        """
+        """Return cells that are the marginals' quantiles of numbers in [0, 1), each column by itself."""
         cells = []
         for i, marginal in enumerate(self.marginals):
             possible = marginal.probabilities > 0
@@ -134,17 +107,7 @@ class Statistics:
 
 
 def marginal_of(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
-    """Return the marginal of a column's cells.
-
-    Args:
-        cells: its cells, at least one.
-        bins: bound on the number of values of a continuous column.
-
-    Example:
-        >>> sex = Discrete(name="sex", categories=("f", "m"))
-        >>> marginal_of(sex, torch.tensor([1.0, 1.0, 0.0, 1.0]).double(), bins=10).probabilities.tolist()
-        [0.25, 0.75]
-    """
+    """Return the marginal of a column's cells, of which there is at least one."""
     mean, std = _moments(cells)
     if isinstance(column, Discrete):
         counts = torch.bincount(cells.long(), minlength=column.width).double()
@@ -170,3 +133,100 @@ def _moments(cells: Float[Tensor, " record"]) -> tuple[float, float]:
         return low, 0.0
     scaled = (cells - low) / spread
     return low + spread * float(scaled.mean()), spread * float(scaled.std())
+
+
+def uniform_statistics(schema: Schema) -> Statistics:
+    """Return the statistics of columns in which every category and every number within the bounds is as likely."""
+    return partial_statistics(schema, {})
+
+
+def partial_statistics(schema: Schema, columns: Mapping[str, Tensor]) -> Statistics:
+    """Return the statistics of columns of which some cells are known; all others are uniform.
+
+    Shares of categories count one more row of each, since a few cells rarely show all of them.
+
+    Example:
+        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
+        >>> columns = {"ill": torch.tensor([1.0, 1.0], dtype=torch.float64)}
+        >>> statistics = partial_statistics(Schema(columns=(sex,), target=ill), columns)
+        >>> statistics.target.probabilities.tolist(), statistics.marginals[0].probabilities.tolist()
+        ([0.25, 0.75], [0.5, 0.5])
+    """
+    marginals = []
+    for column in (*schema.columns, schema.target):
+        cells = columns.get(column.name)
+        if cells is None or not len(cells):
+            marginals.append(_uniform(column))
+        elif isinstance(column, Discrete):
+            counts = torch.bincount(cells.long(), minlength=column.width).double() + 1
+            marginals.append(_discrete(counts / counts.sum()))
+        else:
+            marginals.append(marginal_of(column, cells, _BINS))
+    return Statistics.of_marginals(schema, marginals[:-1], marginals[-1])
+
+
+def standardised_statistics(schema: Schema, mean: Sequence[float], std: Sequence[float]) -> Statistics:
+    """Return the statistics suggested by the means and standard deviations that encoded rows are standardised with.
+
+    Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous column
+    make a normal distribution within its bounds. Where they do neither, the column is taken to be uniform.
+    """
+    means, stds = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
+    if len(means) != schema.width or len(stds) != schema.width:
+        raise BadInputError(
+            f"the encoding has {len(means)} means and {len(stds)} standard deviations where the schema takes "
+            f"{schema.width} encoded columns (one a category, one a number); give one of each for every encoded column."
+        )
+    if not bool(means.isfinite().all()) or not bool((stds.isfinite() & (stds > 0)).all()):
+        raise BadInputError(
+            "the encoding's means must be finite and its standard deviations positive; write 1 for the standard "
+            "deviation of a column that never varies."
+        )
+    marginals = []
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        flat = _uniform(column)
+        if isinstance(column, Discrete):
+            shares = means[block]
+            fit = bool((shares >= 0).all()) and abs(float(shares.sum()) - 1) <= _SHARES
+            marginals.append(_discrete(shares / shares.sum()) if fit else flat)
+        else:
+            m, s = float(means[block.start]), float(stds[block.start])
+            identity = m == 0 and s == 1
+            fit = column.low <= m <= column.high and s <= column.high - column.low and not identity
+            marginals.append(_bell(flat, m, s) if fit else flat)
+    return Statistics(tuple(marginals), _uniform(schema.target), means, stds)
+
+
+def _uniform(column: Column) -> Marginal:
+    if isinstance(column, Discrete):
+        return _discrete(torch.full((column.width,), 1 / column.width, dtype=torch.float64))
+    spread = column.high - column.low
+    bins = min(_BINS, round(spread) + 1) if column.integer else _BINS if spread else 1
+    values = torch.linspace(column.low, column.high, bins + 1, dtype=torch.float64)[:-1]
+    values = values.ceil() if column.integer else values
+    # A whole number is uniform on high - low + 1 of them.
+    steps = spread + 1 if column.integer else spread
+    std = math.sqrt((steps * steps - 1) / 12) if column.integer else steps / math.sqrt(12)
+    return Marginal(
+        values=values,
+        probabilities=torch.full((bins,), 1 / bins, dtype=torch.float64),
+        mean=column.low + spread / 2,
+        std=std,
+        median=float(values[(bins - 1) // 2]),
+    )
+
+
+def _discrete(shares: Tensor) -> Marginal:
+    codes = torch.arange(len(shares), dtype=torch.float64)
+    mean = float((shares * codes).sum())
+    std = math.sqrt(max(0.0, float((shares * (codes - mean).square()).sum())))
+    return Marginal(codes, shares, mean, std, float(shares.argmax()))
+
+
+def _bell(flat: Marginal, mean: float, std: float) -> Marginal:
+    z = (flat.values - mean) / std
+    # A bin that lies far out still gets a small share: it is not known to be impossible.
+    weight = torch.exp(-0.5 * z.square()).clamp_min(1e-6)
+    share = weight / weight.sum()
+    median = flat.values[torch.searchsorted(share.cumsum(0), 0.5).clamp(max=len(share) - 1)]
+    return Marginal(flat.values, share, mean, std, float(median))

@@ -14,11 +14,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_choice
-from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
+from seepage.tabular.infer import missing_cells, numbers_of, raise_all, refuse_odd
+from seepage.tabular.policy import Missing
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.texts import TextColumn
+from seepage.text import how_many
 
+# Largest number of columns that a note names.
+_NAMED = 20
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
 
@@ -27,36 +31,17 @@ class Table:
     """Rows that fit a schema, checked once on construction.
 
     Columns are stored apart, each in the smallest type that holds it exactly, so that a table of a million rows and
-    some hundred columns needs little memory. ``cells`` and ``labels`` are built from them on first use: float64
-    tensors in which a discrete cell is the position of its category and a continuous cell its value. ``at`` and
-    ``column`` give parts of them without building the whole. ``frame`` is the mixed-type DataFrame.
+    some hundred columns needs little memory. ``cells`` and ``labels`` are built from them on first use: float64 tensors
+    in which a discrete cell is the position of its category and a continuous cell its value. ``at`` and ``column`` give
+    parts of them without building the whole.
 
     Args:
-        source: a DataFrame, or an opened table, with at least the schema's columns and target; further columns are
-            dropped. The meaning of a CSV cell follows from the schema, not from its look: ``01`` is the text "01"
-            where that is a category and the number 1 where 1 is one, and ``NA`` is missing only where it is not a
-            category.
+        source: a DataFrame, or an opened table; columns that the schema does not have are dropped. The meaning of a CSV
+            cell follows from the schema, not from its look: ``01`` is the text "01" where that is a category and the
+            number 1 where 1 is one, and ``NA`` is missing only where it is not a category.
         missing: treatment of rows with missing cells that the schema has no place for (a column's own ``missing``):
             ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others. None:
             refuse them, where the user has no option for another treatment.
-
-    Attributes:
-        notes: treatment of missing and rare cells, for readers of results.
-        source_mask: which rows of the source these are, where it was read here and some were dropped; else None.
-
-    Raises:
-        BadInputError: all that is wrong in one message: a column is missing or repeated, there are no rows, a
-            cell is missing, not in its column's categories, not a number, not whole or out of bounds.
-            Rows are counted from 1, cells are not shown.
-
-    Example:
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> table = Table(schema, pd.DataFrame({"age": [30, 41], "ill": ["no", "yes"]}))
-        >>> table.cells.tolist(), table.labels.tolist()
-        ([[30.0], [41.0]], [0.0, 1.0])
     """
 
     def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing | None = "refuse") -> None:
@@ -70,11 +55,7 @@ class Table:
 
     @classmethod
     def read(cls, path: str | Path, schema: Schema, separator: str = ",", missing: Missing | None = "refuse") -> Table:
-        """Read the table of a ``.csv``, ``.csv.gz`` or ``.parquet`` file; arguments are those of ``Table``.
-
-        Raises:
-            BadInputError: the file cannot be read, or its rows do not fit the schema.
-        """
+        """Read the table of a ``.csv``, ``.csv.gz`` or ``.parquet`` file; arguments are those of ``Table``."""
         return cls(schema, open_table(path, separator), missing)
 
     @classmethod
@@ -125,11 +106,7 @@ class Table:
         return Table._of(self.schema, list(cells.unbind(-1)), labels, self.notes)
 
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Table:
-        """Return the table of the given rows (positions, repeats allowed, in the order given).
-
-        Raises:
-            BadInputError: no position, one that is not whole, or one the table does not have.
-        """
+        """Return the table of the given rows (positions, repeats allowed, in the order given)."""
         positions = torch.as_tensor(index).cpu()
         if positions.ndim != 1 or not len(positions) or positions.is_floating_point() or positions.dtype == torch.bool:
             raise BadInputError(
@@ -140,16 +117,11 @@ class Table:
         if len(outside):
             raise BadInputError(f"row {int(outside[0])} was asked of a table whose rows are 0 to {len(self) - 1}.")
         positions = positions.long()
-        return Table._of(
-            self.schema, [column[positions] for column in self._columns], self._target[positions], self.notes
-        )
+        columns = [column[positions] for column in self._columns]
+        return Table._of(self.schema, columns, self._target[positions], self.notes)
 
     def followed_by(self, other: Table) -> Table:
-        """Return the rows of this table and then those of another of the same schema.
-
-        Raises:
-            BadInputError: the schemas differ.
-        """
+        """Return the rows of this table and then those of another of the same schema."""
         if other.schema != self.schema:
             raise BadInputError("tables of different schemas cannot be joined; give both the same one.")
         both = [torch.cat([column, more]) for column, more in zip(self._columns, other._columns, strict=True)]
@@ -158,14 +130,7 @@ class Table:
 
 
 def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFrame:
-    """Return cells as the mixed-type DataFrame a reader expects (the target is not among them).
-
-    Discrete columns have the type of their categories (object where they mix), integer-valued ones are
-    int64, other numbers float64.
-
-    Raises:
-        BadInputError: not one cell a column, or a discrete cell that is no category's position.
-    """
+    """Return cells as a mixed-type DataFrame without the target: types of the categories, int64 or float64."""
     values = cells.detach().cpu().numpy()
     if values.shape[1] != len(schema.columns):
         raise BadInputError(f"the schema has {len(schema.columns)} columns, the cells {values.shape[1]}.")
@@ -180,12 +145,13 @@ def _read(
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
         raise BadInputError(
-            f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
+            f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; "
             f"it has {', '.join(map(repr, source.names))}."
         )
     cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
+    filled: dict[str, list[tuple[str, int, int]]] = {}
     gaps: dict[str, tuple[int, int]] = {}
     mask = _complete_mask(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
@@ -222,15 +188,26 @@ def _read(
                 if isinstance(column, Discrete)
                 else "filled with one number; an attack that guesses it gets them right"
             )
-            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and {how}")
+            filled.setdefault(how, []).append((name, count, rows))
         if not gaps and not wrong:
             cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
         wrong.append(missing_cells(gaps, steered=missing is not None))
     raise_all(wrong)
+    notes += [_filled(how, columns) for how, columns in filled.items()]
     if mask is not None:
         notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have missing cells and were dropped")
     return cells, tuple(notes), mask
+
+
+def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
+    """Return a note on the columns whose missing cells are filled alike: name, number of these cells, and of all."""
+    if len(columns) == 1:
+        name, count, rows = columns[0]
+        return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
+    each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
+    more = f" and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
 
 
 def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:
@@ -297,8 +274,8 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
         )
         advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
-            f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
-            f"first in data row {unseen[0] + 1}; {advice}"
+            f"column {column.name!r} holds {how_many(len(unseen), 'cell')} with none of its {column.width} "
+            f"categories, the first in data row {unseen[0] + 1}; {advice}"
         )
     other = column.categories.index(column.other)
     codes[codes < 0] = other
@@ -359,14 +336,14 @@ def _check_numbers(
     outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)
     if len(outside):
         raise BadInputError(
-            f"column {column.name!r} holds {len(outside)} number(s) outside the bounds of its schema, the first in "
-            f"data row {outside[0] + 1}; widen the bounds or drop those rows"
+            f"column {column.name!r} holds {how_many(len(outside), 'number')} outside the bounds of its schema, the "
+            f"first in data row {outside[0] + 1}; widen the bounds or drop those rows"
         )
     fractional = np.flatnonzero((values != np.round(values)) & counted)
     if column.integer and len(fractional):
         raise BadInputError(
-            f"column {column.name!r} is integer-valued but holds {len(fractional)} number(s) that are not whole, the "
-            f"first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
+            f"column {column.name!r} is integer-valued but holds {how_many(len(fractional), 'number')} with a "
+            f"fraction, the first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
 
 
@@ -379,12 +356,9 @@ def _from_codes(column: Column, values: np.ndarray) -> pd.Series:
             f"column {column.name!r} has the categories 0 to {column.width - 1}, a cell holds {wrong[0]!r}; "
             "decode encoded rows before you show them."
         )
-    categories = pd.Series(list(column.categories), dtype=None if _alike(column) else object)
+    alike = len({type(category) for category in column.categories}) == 1
+    categories = pd.Series(list(column.categories), dtype=None if alike else object)
     return categories.iloc[values.astype(np.int64)].reset_index(drop=True)
-
-
-def _alike(column: Discrete) -> bool:
-    return len({type(category) for category in column.categories}) == 1
 
 
 def _meanings(column: Discrete, raw: TextColumn) -> list[bool | int | float | str | None]:

@@ -27,23 +27,14 @@ _compute: Any = pc
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of texts; each distinct text is stored once.
-
-    Attributes:
-        position: position of each row's text in ``distinct``, int32.
-    """
+    """A column of texts, each distinct one stored once; ``position`` is that of each row's text, int32."""
 
     position: np.ndarray
     distinct: pa.Array
 
     @classmethod
     def of(cls, column: pa.ChunkedArray | pa.Array) -> TextColumn:
-        """Gather a column of texts; spaces at the beginning of a text are skipped.
-
-        Example:
-            >>> TextColumn.of(pa.array(["a", " b", "a"])).position.tolist()
-            [0, 1, 0]
-        """
+        """Gather a column of texts; spaces at the beginning of a text are skipped."""
         if _any(_compute.starts_with(column, " ")):
             column = _compute.utf8_ltrim(column, " ")
         encoded = column.dictionary_encode()
@@ -58,12 +49,7 @@ class TextColumn:
         return cls.of(pa.array(texts, type=pa.string()))
 
     def trimmed(self) -> TextColumn:
-        """Return the column without blanks around its texts: itself where there are none.
-
-        Example:
-            >>> TextColumn.of(pa.array(["a", "a ", "b"])).trimmed().position.tolist()
-            [0, 0, 1]
-        """
+        """Return the column without blanks around its texts: itself where there are none."""
         texts = _compute.utf8_trim_whitespace(self.distinct)
         if texts.equals(self.distinct):
             return self
@@ -71,21 +57,12 @@ class TextColumn:
         return TextColumn(encoded.indices.to_numpy(zero_copy_only=False)[self.position], encoded.dictionary)
 
     def with_order(self, day_first: bool) -> TextColumn:
-        """Return dates of which nothing tells day from month as ISO dates; any other column as it is.
-
-        Example:
-            >>> TextColumn.of(pa.array(["12/05/2020", "?"])).with_order(day_first=True).distinct.to_pylist()
-            ['2020-05-12', '?']
-        """
+        """Return dates of which nothing tells day from month as ISO dates; any other column as it is."""
         if not self.written().undecided:
             return self
         empty = self.empty()
         texts = self.distinct.to_pylist()
-        values = iter(
-            read_written(
-                [text.strip() for text in self.distinct.filter(pa.array(~empty)).to_pylist()], day_first
-            ).values
-        )
+        values = iter(self.written(day_first).values)
         iso = [text if gone else _iso(next(values)) for text, gone in zip(texts, empty, strict=True)]
         return TextColumn(self.position, pa.array(iso, type=self.distinct.type))
 
@@ -101,12 +78,7 @@ class TextColumn:
         return _compute.is_in(trimmed, value_set=pa.array(markers)).to_numpy(zero_copy_only=False)
 
     def typed(self) -> pd.Series:
-        """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing.
-
-        Example:
-            >>> TextColumn.of(pa.array(["1", "", "2.5"])).typed().tolist()
-            [1.0, nan, 2.5]
-        """
+        """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing."""
         empty = self.empty()
         texts = self.distinct.filter(pa.array(~empty))
         values = _values(_compute.utf8_trim_whitespace(texts))
@@ -134,15 +106,7 @@ class TextColumn:
         return bool(len(texts)) and _all(_compute.match_substring_regex(texts, f"^(?:{pattern.pattern})$"))
 
     def numbers(self) -> np.ndarray:
-        """Return each row's number: NaN where the text is missing or no number; dates and times in days.
-
-        Money, percent, units and dates in other forms are read where the column as a whole has them, see
-        ``formats.read_written``.
-
-        Example:
-            >>> TextColumn.of(pa.array(["1e3", "1,250", "1970-01-03", "?"])).numbers().tolist()
-            [1000.0, 1250.0, 2.0, nan]
-        """
+        """Return each row's number, see ``formats.read_written``: NaN where missing or none; dates in days."""
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
         blank = _compute.if_else(pa.array(self.empty()), "nan", trimmed)
         try:
@@ -156,20 +120,16 @@ class TextColumn:
                     values[~empty] = written
         return values[self.position]
 
-    def written(self) -> Written:
+    def written(self, day_first: bool | None = None) -> Written:
         """Return the numbers that the texts stand for, missing ones left out."""
         texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
-        return read_written([text.strip() for text in texts])
+        return read_written([text.strip() for text in texts], day_first)
 
 
 def number(text: str) -> float:
-    """Return the number that a text stands for, NaN where it is none.
+    """Return the number that a text stands for, NaN where it is none; thousands may have commas.
 
-    Thousands may be separated by commas; ISO dates and times are days since 1970-01-01 (UTC where no zone is given).
-
-    Example:
-        >>> number("12"), number("1,234.5"), number("1970-01-02 12:00"), number("twelve")
-        (12.0, 1234.5, 1.5, nan)
+    ISO dates and times are days since 1970-01-01 (UTC where no zone is given).
     """
     text = text.strip()
     if text in MISSING:
@@ -178,9 +138,7 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         pass
-    if _THOUSANDS.fullmatch(text):
-        return float(text.replace(",", ""))
-    return iso_days(text)
+    return float(text.replace(",", "")) if _THOUSANDS.fullmatch(text) else iso_days(text)
 
 
 def _iso(value: float) -> str:

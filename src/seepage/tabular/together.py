@@ -24,13 +24,10 @@ _TREES = 60
 
 @dataclass(frozen=True)
 class Together:
-    """Quality of the prediction of a column from all other columns together.
+    """Quality of the prediction of a column from all other columns together, on rows that the model was not fitted to.
 
-    Attributes:
-        measure: ``auc`` (area under the ROC curve; of more than two categories, the mean over them, each against the
-            others) of a column of categories, ``r2`` of a column of numbers.
-        value: the measure on rows that the model was not fitted to.
-        low, high: 95% interval, by a bootstrap of the rows.
+    The measure is the area under the ROC curve for categories (of more than two, the mean over each against the
+    others), and R squared for numbers. The interval of 95% is by a bootstrap of the rows.
     """
 
     with_column: str
@@ -51,16 +48,6 @@ def together(table: Table, sensitive: str, seed: int = 0) -> Together | None:
 
     Returns:
         None where a table is too small: fewer than ten rows, or fewer than two categories with ten rows.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.infer import infer_schema
-        >>> draw = np.random.default_rng(0)
-        >>> rows = pd.DataFrame({"a": draw.integers(0, 2, 200), "b": draw.integers(0, 2, 200), "y": [0, 1] * 100})
-        >>> rows["both"] = rows["a"] ^ rows["b"]
-        >>> association = together(Table(infer_schema(rows, "y"), rows), "both")
-        >>> association.measure, association.value > 0.95
-        ('auc', True)
     """
     schema = table.schema
     columns = (*schema.columns, schema.target)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from seepage.attacks.pooled.parts.classifiers import fitted_chances
+from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
+from seepage.shadow.stacked import Dense
 
 
 def planted(models: int, worlds: int, apart: float, seed: int, noisy: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,3 +75,25 @@ def test_least_models_and_constant_features_give_chances(features: torch.Tensor)
     chances = fitted_chances("mixed", features.double(), torch.tensor([0, 1, 0, 1]), features.double()[:2], seed=0)
     assert bool(chances.isfinite().all())
     torch.testing.assert_close(chances.sum(1), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("kind", "hidden"), [("lr", ()), ("mlp", (20, 8))])
+def test_published_classifiers_are_trained_by_plain_adam_on_the_cross_entropy(
+    kind: Classifier, hidden: tuple[int, ...]
+) -> None:
+    features, of = planted(30, 3, 0.5, seed=0)
+    asked, _ = planted(10, 3, 0.5, seed=1)
+    first, _ = Dense(3, hidden).initial(200, [7])
+    layers: list[torch.nn.Module] = []
+    for weight, bias in zip(first.weights, first.biases, strict=True):
+        layer = torch.nn.Linear(weight.shape[2], weight.shape[1])
+        layer.load_state_dict({"weight": weight[0], "bias": bias[0]})
+        layers += [layer, torch.nn.ReLU()]
+    network = torch.nn.Sequential(*layers[:-1])
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.001)
+    for _ in range(300):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(network(features.float()), of).backward()
+        optimiser.step()
+    wanted = network(asked.float()).softmax(1).double()
+    torch.testing.assert_close(fitted_chances(kind, features, of, asked, seed=7), wanted, atol=1e-3, rtol=0)

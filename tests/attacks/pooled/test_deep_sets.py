@@ -7,6 +7,7 @@ import torch
 
 from seepage.attacks.pooled import DeepSets
 from seepage.errors import BadInputError
+from seepage.shadow.learner import Trained
 from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import ModelView, Shadows
 from tests.attacks.pooled.parts import case
@@ -47,7 +48,7 @@ def test_a_property_of_some_unit_is_found_wherever_it_stands_and_order_changes_n
 
 
 def test_other_models_are_refused() -> None:
-    class Other:
+    class Other(Trained):
         def __len__(self) -> int:
             return 4
 

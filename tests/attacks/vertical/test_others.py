@@ -39,15 +39,15 @@ def test_ridge_regression_is_scikit_learn_s(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(kernel_regression, "_WIDTHS", (float("inf"),))
         kernel = ((known - mean) / std) @ ((known - mean) / std).T
         fitted = Ridge(alpha=penalty * float(np.mean(np.diag(kernel)))).fit((known - mean) / std, values)
-        found = kernel_regression.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))
-        np.testing.assert_allclose(found[0].numpy(), fitted.predict((asked - mean) / std), rtol=1e-6)
+        found = kernel_regression.fitted(*(torch.tensor(one)[None] for one in (known, values, asked)))
+        np.testing.assert_allclose(found.values[0].numpy(), fitted.predict((asked - mean) / std), rtol=1e-6)
 
 
 def test_kernel_and_penalty_are_those_of_leaving_one_out() -> None:
     generator = np.random.default_rng(1)
     known, asked = generator.uniform(-2, 2, size=(40, 1)), generator.uniform(-2, 2, size=(50, 1))
     values, wanted = np.sin(2 * known), np.sin(2 * asked)
-    found = kernel_regression.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))[0].numpy()
+    found = kernel_regression.fitted(*(torch.tensor(one)[None] for one in (known, values, asked))).values[0].numpy()
     # No line fits a sine: the radial kernel must have won.
     assert float(np.mean((found - wanted) ** 2)) < 0.01
     scaled = (known - known.mean()) / known.std()

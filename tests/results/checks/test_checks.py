@@ -26,8 +26,9 @@ from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
 from seepage.results.checks.every import CHECKS, run_checks
 from seepage.results.checks.explain import explanation
-from seepage.results.checks.facts import Facts, exceeds_by_more_than_chance
+from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
 from seepage.results.checks.finding import SEVERITIES, Finding, Where
+from seepage.results.checks.strength import _by_place
 from seepage.results.rows import rows_of
 from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict
@@ -236,6 +237,14 @@ def test_an_attack_that_was_stopped_early(before: float, fires: bool) -> None:
     assert len(found("SEEP003", on_course((1.1, before, 0.1), (2.2, 2 * before, 0.2)))) == fires
 
 
+def test_what_is_missing_is_said_of_each_configuration() -> None:
+    gaps = [Gap(8, "none", "unmix", "on 4 victims"), Gap(32, "noise", "unmix", "on 1 victim")]
+    assert _by_place(gaps, "batch size") == (
+        "Batch size 8 with no defense, unmix: on 4 victims. Batch size 32 under noise, unmix: on 1 victim"
+    )
+    assert _by_place([gap._replace(why="not run") for gap in gaps], "batch size") == "unmix not run"
+
+
 def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> None:
     assert [finding.code for finding in run_checks(on_course((1.0, 0.9, 0.8)))] == ["SEEP002", "SEEP030"]
 
@@ -315,7 +324,7 @@ def test_wide_intervals_of_sensitive_columns_are_counted() -> None:
     marked = [column.name for column in german().schema.columns if column.sensitive]
     wide = [row(column=name, lift_low=0.0, lift_high=0.3) for name in marked[:2]]
     [finding] = found("SEEP006", facts([row(), *wide]))
-    assert f"2 of {len(marked)} sensitive column(s)" in finding.message
+    assert f"2 of {len(marked)} sensitive columns" in finding.message
     plain = next(column.name for column in german().schema.columns if not column.sensitive)
     assert found("SEEP006", facts([row(), row(column=plain, lift_low=0.0, lift_high=0.3)])) == []
 
@@ -509,9 +518,7 @@ def tied(**columns: Any) -> Table:
 def test_a_column_that_determines_the_target(make: Any, fires: bool) -> None:
     findings = found("SEEP028", of_table(tied(x=make)))
     assert [finding.severity for finding in findings] == ["warning"] * fires
-    assert all(
-        "The target 'ill' follows from each of 1 column(s) alone: 'x'." in finding.message for finding in findings
-    )
+    assert all("The target 'ill' follows from 1 column alone: 'x'." in finding.message for finding in findings)
 
 
 def test_a_column_that_determines_a_target_of_numbers() -> None:
@@ -537,7 +544,7 @@ def test_a_column_that_determines_a_target_of_numbers() -> None:
 def test_a_column_that_is_a_function_of_others(make: Any, of: str | None) -> None:
     findings = found("SEEP029", of_table(tied(x=make)))
     assert [finding.severity for finding in findings] == ["note"] * (of is not None)
-    assert all(f"1 column(s) are functions of others: 'x' of {of}." in finding.message for finding in findings)
+    assert all(f"1 column is a function of others: 'x' of {of}." in finding.message for finding in findings)
 
 
 @pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])

@@ -25,6 +25,7 @@ from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
+from seepage.text import how_many
 from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
@@ -106,7 +107,7 @@ class Posterior:
         views = list(view.exchanges) if isinstance(view, CutView) else list(view)
         if not views or any(view.records != views[0].records for view in views):
             raise BadInputError(
-                f"views of the same records are needed, got {len(views)} view(s) of "
+                f"views of the same records are needed, got {how_many(len(views), 'view')} of "
                 f"{', '.join(str(view.records) for view in views) or 'no'} records; give those of one set of records."
             )
         first = views[0]

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.models.kernel_regression import regressed
+from seepage.models.kernel_regression import fitted
 from seepage.wire.labels import ReturnedView
 
 
@@ -61,7 +61,7 @@ def _scores(
     _check(labels)
     trainings = torch.arange(len(labelled))[:, None]
     values = labels.double()[..., None]
-    return regressed(inputs[trainings, labelled].double(), values, inputs.double())[..., 0]
+    return fitted(inputs[trainings, labelled].double(), values, inputs.double()).values[..., 0]
 
 
 def _check(labels: Float[Tensor, "training known"]) -> None:

@@ -12,6 +12,7 @@ from seepage.datasets.files import obtain
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 FILE = "communities.data"
 CARD = DatasetCard(
@@ -119,6 +120,6 @@ def crime(folder: str | Path | None = None, target: str = "class", test_share: f
         ),
         target=column,
     )
-    notes = (f"{gaps} missing cell(s) filled with the median of the column",) if gaps else ()
+    notes = (f"{how_many(gaps, 'missing cell')} filled with the median of the column",) if gaps else ()
     train, test = split(Table(schema, frame), test_share, seed)
     return Dataset(CARD.name, train, test, notes, CARD.source, CARD.licence)

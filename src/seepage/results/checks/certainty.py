@@ -9,7 +9,8 @@ from seepage.results.checks.facts import Facts
 from seepage.results.checks.finding import Where
 from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
-from seepage.results.tiers import closed_gap, is_whole, strongest_row, tier_of
+from seepage.results.tiers import closed_gap, is_whole, settings, strongest_row, tier_of
+from seepage.text import how_many
 
 _FEW_VICTIMS = 5
 
@@ -19,12 +20,14 @@ def undecided(facts: Facts) -> Iterator[Fault]:
     """The ends of a 95% interval lie in different tiers, or there is no interval."""
     cases, where = [], []
     marked = facts.audit.about.sensitive
-    for size, defense in facts.settings:
+    for size, defense in settings(facts.rows):
         overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
-        columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and _doubt(row)]
+        columns = [
+            c for c in marked if (row := strongest_row(facts.rows, size, defense, c)) is not None and _doubt(row)
+        ]
         parts = [overall] if overall else []
         if columns:
-            parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
+            parts.append(f"{len(columns)} of {how_many(len(marked), 'sensitive column')}")
         if parts:
             at = Where(size, defense)
             cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")
@@ -38,29 +41,16 @@ def undecided(facts: Facts) -> Iterator[Fault]:
 
 
 def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
-    """Return the reason why the tier of a setting is open, None where it is decided or open for another reason.
+    """Return why the tier of a setting is open; None where it is decided or open for another reason.
 
-    Half of all records that come back whole decide without an interval.
-
-        unit: name of what ``n`` counts.
-        unit: what ``n`` counts.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="split", model="mlp", attack="exact", metric="accuracy", n=3)
-        >>> row = replace(row, mean=0.6, baseline=0.5, lift=0.1, lift_low=0.0, lift_high=0.4)
-        >>> open_tier([row], None, "none")
-        'none to high (0% to 80% of the gap closed)'
+    Half of all records that come back whole decide without an interval. ``unit`` is what ``n`` counts.
     """
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None
     wanted = (batch_size, defense, score.attack, "exact_match", None)
-    exact = (
-        row
-        for row in rows
-        if row.is_attack and (row.batch_size, row.defense, row.attack, row.metric, row.column) == wanted
-    )
+    own = (row for row in rows if row.is_attack)
+    exact = (row for row in own if (row.batch_size, row.defense, row.attack, row.metric, row.column) == wanted)
     return None if any(map(is_whole, exact)) else _doubt(score, unit)
 
 

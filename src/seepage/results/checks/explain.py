@@ -14,22 +14,12 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def explanation(code: str) -> list[str]:
-    """Return meaning, importance and remedy of a check, a plain paragraph each; empty where there is no text.
-
-    Example:
-        >>> [words[:19] for words in explanation("SEEP016")]
-        ['Nothing to compare ', 'Why it matters. Muc', 'What to do. Leave t']
-    """
+    """Return meaning, importance and remedy of a check, a plain paragraph each; empty where there is no text."""
     return list(_sections().get(code, ()))
 
 
 def titles() -> list[tuple[str, str, str]]:
-    """Return code, usual severity and title of each check, read from the modules of checks, which stay unimported.
-
-    Example:
-        >>> titles()[0]
-        ('SEEP001', 'error', 'An attack does worse than a baseline')
-    """
+    """Return code, usual severity and title of each check, read from the modules of checks, which stay unimported."""
     checks = []
     for path in _HERE.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

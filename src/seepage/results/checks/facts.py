@@ -16,7 +16,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import Where
-from seepage.results.tiers import settings, strongest_row
+from seepage.results.checks.wording import where_of
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
@@ -32,11 +32,7 @@ _FALSE_ALARMS = 0.001
 
 
 class Gap(NamedTuple):
-    """A default attack whose figures in one configuration cannot show that little leaks.
-
-    Attributes:
-        why: what is missing, in words behind the name.
-    """
+    """A default attack whose figures in one configuration cannot show that little leaks, and why, in words."""
 
     batch_size: int | None
     defense: str
@@ -45,12 +41,7 @@ class Gap(NamedTuple):
 
 
 def in_words(gaps: Iterable[Gap]) -> str:
-    """Return the missing evidence in words; the same attack and reason once.
-
-    Example:
-        >>> in_words([Gap(8, "none", "unmix", "not run"), Gap(8, "none", "dlg", "not run")])
-        'unmix and dlg not run'
-    """
+    """Return the missing evidence in words; the same attack and reason once."""
     by_reason: dict[str, list[str]] = {}
     for gap in gaps:
         names = by_reason.setdefault(gap.why, [])
@@ -73,13 +64,10 @@ def _applicable(audit: Audit) -> list[str]:
 
 @dataclass(frozen=True)
 class Facts:
-    """An audit that has ended, as checks see it.
+    """An audit that has ended, as checks see it; results of the controls are None where they were not run.
 
-    Attributes:
-        runs: runs of its parts, with data that results leave out.
-        control: results of the positive control; None where it was not run.
-        negative: results of the negative control; None where it was not run.
-        contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong.
+    ``contradicted`` are attacks whose certificates the truth contradicts, and the share of certified cells that are
+    wrong: a mistake in seepage, after which nothing counts as certified.
     """
 
     audit: Audit
@@ -137,19 +125,10 @@ class Facts:
     def courses(self) -> dict[Where, np.ndarray]:
         """Course of the attacks' own loss, for attacks that descend, float64 (victim, 3), see ``RecordsGuess``."""
         return {
-            Where(run.configuration.batch_size, run.configuration.defense, run.label): run.evidence.course
+            where_of(run): run.evidence.course
             for run in self.runs
             if run.evidence is not None and run.evidence.course is not None
         }
-
-    @property
-    def settings(self) -> list[tuple[int | None, str]]:
-        """Batch sizes and defenses that attacks were run at."""
-        return settings(self.rows)
-
-    def strongest(self, batch_size: int | None, defense: str, column: str | None = None) -> ResultRow | None:
-        """Return the accuracy of the strongest attack in a setting, see ``strongest_row``."""
-        return strongest_row(self.rows, batch_size, defense, column)
 
     def works(self, attack: str) -> bool:
         """Return whether the positive control shows that an attack works."""
@@ -171,15 +150,9 @@ class Facts:
 
     def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:
         """Return the reason why the figures of a default attack, under any label, show nothing; None where they do."""
-        own = [
-            row
-            for row in self.rows
-            if row.is_attack
-            and row.attack in labels
-            and (row.metric, row.batch_size, row.defense)
-            == ("accuracy", configuration.batch_size, configuration.defense)
-        ]
-        measured = max((row.n for row in own), default=0)
+        here = ("accuracy", configuration.batch_size, configuration.defense)
+        own = [row for row in self.rows if row.is_attack and row.attack in labels]
+        measured = max((row.n for row in own if (row.metric, row.batch_size, row.defense) == here), default=0)
         if measured == 0:
             return "not run"
         if measured < CLUSTERS_FOR_VERDICT:
@@ -201,10 +174,7 @@ class Facts:
 
     @cached_property
     def of_nothing(self) -> list[ResultRow]:
-        """The accuracies over all cells of attacks on messages without information on the secret.
-
-        They are those of the negative control, and those of parts of the audit itself that are such attacks.
-        """
+        """The accuracies of attacks on messages without information: those of the negative control, and such parts."""
         own = [row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"]
         whole = [row for row in (*(row for row in self.negative or () if row.is_attack), *own) if _of_all(row, None)]
         labels = [row for row in self.negative or () if row.is_attack and _of_all(row, self.audit.about.label)]
@@ -225,14 +195,10 @@ def _of_all(row: ResultRow, column: str | None) -> bool:
 
 
 def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float | None:
-    """Return the share of the gap that an attack closed in a control.
+    """Return the share of the gap that an attack closed in a control, or that the ``low`` end of its accuracy closes.
 
-    Guessing may happen to be right in every cell of so small a sample. An attack that is right in every cell
-    too has closed all there was to close.
-
-    Args:
-        end: ``low`` for the lower end of the accuracy's interval. The baseline counts as known: the nearer an attack is
-            to certainty, the less depends on it.
+    Guessing may be right in every cell of so small a sample; an attack that is too has closed all there was. The
+    baseline counts as known: the nearer an attack is to certainty, the less depends on it.
     """
     value: float | None = getattr(row, end)
     if value is None or row.baseline is None:
@@ -246,12 +212,6 @@ def leaks(row: ResultRow) -> bool:
     """Return whether a row of the positive control shows that its attack works.
 
     The lower end of its interval has to close more than ``LEAKED`` of the gap: a mean of few units may be luck.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
-        >>> [leaks(replace(row, mean=0.9, low=low, baseline=0.5)) for low in (0.8, 0.7, None)]
-        [True, False, False]
     """
     closed = control_share(row, "low")
     return closed is not None and closed > LEAKED
@@ -261,12 +221,6 @@ def broken(row: ResultRow) -> bool:
     """Return whether a row of the positive control shows that its attack does not work.
 
     Too few units to tell are no sign of that, as long as what they show is a working attack.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=2)
-        >>> [broken(replace(row, mean=mean, baseline=0.5)) for mean in (1.0, 0.6)]
-        [False, True]
     """
     if row.n >= CLUSTERS_FOR_VERDICT:
         return not leaks(row)
@@ -280,15 +234,6 @@ def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
     Among attacks that find nothing, one 95% interval in forty lies above zero, and an audit has several. So the lower
     end is that of a one-sided interval of 99.9%, shared by all attacks that are looked at. Student's t gives it from
     the row's own interval.
-
-    Args:
-        rows: number of such rows that are looked at.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
-        >>> [exceeds_by_more_than_chance(replace(row, lift=0.3, lift_low=low)) for low in (0.1, 0.2, 0.3)]
-        [False, True, True]
     """
     if row.lift is None or row.lift_low is None or row.n < 2 or row.lift <= 0:
         return False

@@ -25,14 +25,10 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A report of a check, with its code.
+    """A report of a check: one paragraph, and the settings and attacks that it concerns (all if empty).
 
-    Attributes:
-        code: stable, such as ``SEEP001``.
-        severity: ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in
-            mind; ``note``: an assumption that a reader should know of.
-        message: one paragraph with the numbers and what to do. May hold column names, as they are.
-        where: settings and attacks that it concerns; everything if empty.
+    ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in mind; ``note``: an
+    assumption that a reader should know of. The message may hold column names, as they are.
     """
 
     code: str
@@ -42,13 +38,7 @@ class Finding:
     where: tuple[Where, ...] = ()
 
     def concerns(self, batch_size: int | None, defense: str, attack: str) -> bool:
-        """Return whether a finding concerns the figures of an attack in a setting.
-
-        Example:
-            >>> finding = Finding("SEEP004", "error", "...", "...", (Where(attack="dlg"),))
-            >>> finding.concerns(8, "none", "dlg"), finding.concerns(8, "none", "tableak")
-            (True, False)
-        """
+        """Return whether a finding concerns the figures of an attack in a setting."""
         place = (batch_size, defense, attack)
         return not self.where or any(
             all(wanted in (None, value) for wanted, value in zip(where, place, strict=True)) for where in self.where

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.finding import Where
 from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, place
+from seepage.results.checks.wording import few, place, where_of
 from seepage.run.runner import Run
 
 
@@ -39,7 +39,7 @@ def left_out(facts: Facts) -> Iterator[Fault]:
         yield Fault(
             f"Left out for lack of time: {few(cases)}. Figures rest on fewer repetitions than were asked for, or are "
             "missing. The same command with more time, or without a time budget, measures the rest.",
-            tuple(Where(run.configuration.batch_size, run.configuration.defense, run.label) for run in runs),
+            tuple(where_of(run) for run in runs),
         )
 
 

@@ -20,9 +20,8 @@ _MOST = 0.5
 @check("SEEP008", "error", "A gradient is zero", "gradient")
 def zero_gradient(facts: Facts) -> Iterator[Fault]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
-    probe = facts.probe
     cases, where = [], []
-    for gradient in probe.gradients:
+    for gradient in facts.probe.gradients:
         limit = _VANISHED * max(gradient.norms)
         zero = sum(norm <= limit for norm in gradient.norms)
         if zero:
@@ -40,8 +39,9 @@ def zero_gradient(facts: Facts) -> Iterator[Fault]:
 @check("SEEP009", "error", "The gradient does not depend on the records", "gradient")
 def constant_gradient(facts: Facts) -> Iterator[Fault]:
     """Batches of different records with the same labels have the same gradient."""
-    probe = facts.probe
-    constant = [gradient for gradient in probe.gradients if gradient.spread is not None and gradient.spread < _SAME]
+    constant = [
+        gradient for gradient in facts.probe.gradients if gradient.spread is not None and gradient.spread < _SAME
+    ]
     if constant:
         cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
         yield Fault(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.finding import Where
 from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, place, share
+from seepage.results.checks.wording import few, place, share, where_of
 from seepage.wire.horizontal import NOT_TRIED
 
 
@@ -34,7 +34,7 @@ def regimes(facts: Facts) -> Iterator[Fault]:
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
-        here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
+        here = where_of(run)
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
         cases.append(
@@ -58,15 +58,12 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
     """An attack with proofs only estimated, for a reason that is not in the message."""
     reasons: dict[Where, str] = {}
     for run in facts.runs:
-        untried = (
-            [] if run.evidence is None else [here for here in run.evidence.regime or () if here.startswith(NOT_TRIED)]
-        )
+        ways = () if run.evidence is None else run.evidence.regime or ()
+        untried = [way.removeprefix(NOT_TRIED) for way in ways if way.startswith(NOT_TRIED)]
         if untried:
-            here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
-            reasons[here] = (
-                f"{place(here, facts.size)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
-                f"{facts.audit.spec.unit}s)"
-            )
+            here = where_of(run)
+            count = f"{len(untried)} of {len(run.units)} {facts.audit.spec.unit}s"
+            reasons[here] = f"{place(here, facts.size)}: {untried[0]} ({count})"
     if reasons:
         yield Fault(
             f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "

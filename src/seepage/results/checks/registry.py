@@ -11,13 +11,7 @@ from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where
 
 @dataclass(frozen=True)
 class Fault:
-    """A problem that a check yields: a finding without code and title.
-
-    Attributes:
-        message: one paragraph with the numbers and what to do.
-        where: settings and attacks that it concerns; everything if empty.
-        severity: severity, where it is not the check's usual one.
-    """
+    """A problem that a check yields: a finding without code and title; ``severity`` if not the check's usual one."""
 
     message: str
     where: tuple[Where, ...] = ()
@@ -26,13 +20,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Attributes:
-        code: stable, such as ``SEEP001``.
-        find: function that yields the problems; nothing where all is well.
-        needs: facts that it reads beside the rows of results; without them the check does not apply.
-    """
+    """One check; where a fact that it ``needs`` beside the rows is missing, it does not apply."""
 
     code: str
     severity: Severity

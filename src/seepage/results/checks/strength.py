@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.results.checks.facts import NO_CONTROL, Facts, broken, exceeds_by_more_than_chance, in_words
+from seepage.results.checks.facts import NO_CONTROL, Facts, Gap, broken, exceeds_by_more_than_chance, in_words
 from seepage.results.checks.finding import Severity, Where
 from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, place, share
-from seepage.text import points
+from seepage.results.checks.wording import few, few_of, place, share
+from seepage.text import how_many, listed, points
 
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
@@ -72,7 +72,7 @@ def control_failed(facts: Facts) -> Iterator[Fault]:
             for row in failed
         ]
         yield Fault(
-            f"{facts.audit.about.control} But on {failed[0].n} {facts.audit.spec.unit}(s) of this control "
+            f"{facts.audit.about.control} But on {how_many(failed[0].n, facts.audit.spec.unit)} of this control "
             f"{few(cases)}. That does not show that half of the gap to certainty is closed. The attack or its "
             "options are broken, or do not suit the table; that it finds little elsewhere does not make the data safe. "
             "Give the attack more iterations or restarts, or use another one.",
@@ -113,11 +113,25 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
         if all(gap.why == NO_CONTROL for gap in facts.gaps):
             what_helps = "Read the small figures of an attack without one as no evidence."
         yield Fault(
-            f"{in_words(facts.gaps)}. Little leakage is shown only by all attacks of the default that apply, on at "
+            f"{_by_place(facts.gaps, facts.size)}. Little leakage is shown only by all attacks of the default that "
+            "apply, on at "
             f"least {CLUSTERS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
             f"{what_helps}",
             where,
         )
+
+
+def _by_place(gaps: Sequence[Gap], size: str) -> str:
+    """Return what is missing in words; where configurations lack different things, each by its name."""
+    by_words: dict[str, list[str]] = {}
+    for batch_size, defense in dict.fromkeys((gap.batch_size, gap.defense) for gap in gaps):
+        own = [gap for gap in gaps if (gap.batch_size, gap.defense) == (batch_size, defense)]
+        at = place(Where(batch_size, defense), size)
+        by_words.setdefault(in_words(own), []).append(at if defense != "none" else f"{at} with no defense".strip())
+    if len(by_words) == 1:
+        return in_words(gaps)
+    sentences = (f"{listed(few_of(places))}, {words}" for words, places in by_words.items())
+    return ". ".join(f"{sentence[:1].upper()}{sentence[1:]}" for sentence in sentences)
 
 
 @check("SEEP021", "error", "The negative control leaked")

@@ -15,6 +15,7 @@ from seepage.results.checks.wording import few, few_of, share
 from seepage.tabular.dependence import dependences, determining
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 _SOME, _MANY = 0.01, 0.1
 # Shares of a column's cells that are taken together as one category.
@@ -88,7 +89,8 @@ def pooled(facts: Facts) -> Iterator[Fault]:
             for name in largest
         ]
         yield Fault(
-            f"In {len(parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
+            f"In {how_many(len(parts), 'column')} many cells are one of the rarer values that are taken together: "
+            f"{few(cases)}. "
             "An attack or a baseline that answers with the collective category counts as right without the value. "
             "So both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
@@ -128,7 +130,8 @@ def determines_target(facts: Facts) -> Iterator[Fault]:
     if names:
         listed = ", ".join(few_of([repr(name) for name in names]))
         yield Fault(
-            f"The target {target!r} follows from each of {len(names)} column(s) alone: {listed}. "
+            f"The target {target!r} follows from {'each of ' * (len(names) > 1)}{how_many(len(names), 'column')} "
+            f"alone: {listed}. "
             "Whoever knows the label then knows such a column, and the reverse. So figures of both are those of one "
             "cell that is counted twice, and a model learns nothing but this column. Leave it out (--drop) unless the "
             "deployed model gets it too."
@@ -145,7 +148,8 @@ def functions_of_others(facts: Facts) -> Iterator[Fault]:
             for dependence in functions
         ]
         yield Fault(
-            f"{len(functions)} column(s) are functions of others: {few(cases)}. An attack that reads the others has "
+            f"{how_many(len(functions), 'column')} {'is a function' if len(functions) == 1 else 'are functions'} of "
+            f"others: {few(cases)}. An attack that reads the others has "
             "read them too, so that shares of cells count the same information several times. A column that is left "
             "out, or that another party holds, is known from those that are not. Drop them (--drop) unless the "
             "deployed table has them."

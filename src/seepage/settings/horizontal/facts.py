@@ -10,7 +10,7 @@ from seepage.settings.horizontal.subject import Subject
 from seepage.settings.horizontal.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
-from seepage.text import clean, listed, percent
+from seepage.text import clean, how_many, listed, percent
 
 # Ranks within these bounds take a second; beyond them they are left out.
 _WIDEST_RANKED = 500
@@ -28,30 +28,18 @@ _LABELS = {
 def threat_model(
     spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return the threat model and the set-up, a sentence each; the attacker first.
-
-    Args:
-        granted: knowledge of an attacker under each defense, by the defense's label; empty without attacks.
-        together: numbers of records in whose losses a client takes a step, of all clients of an aggregate.
-    """
+    """Return the threat model and the set-up, a sentence each, from an attacker's knowledge by the defense's label."""
     first = next(iter(granted.values()), None)
     sees = "what clients send" if first is None else clean(first["sees"], 300)
     crafted = subject.model.crafted
     kind = f"an active, malicious server that {crafted}; it" if crafted else "an honest-but-curious server that"
     facts = [f"the attacker is {kind} sees {sees}, and the model"]
     if first is not None:
-        knows = ", ".join(
-            f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"
-            for name, value in first.items()
-            if name not in ("sees", "labels", "batch_size", "defense")
-        )
+        named = {name: first[name] for name in first if name not in ("sees", "labels", "batch_size", "defense")}
+        knows = ", ".join(f"{clean(name, 40).replace('_', ' ')} ({clean(named[name], 80)})" for name in named)
         facts.append(f"it is granted: {knows}, batch size; {_LABELS[str(first['labels'])]}")
-        defenses = [
-            words
-            for label, knowledge in granted.items()
-            if label != "none" and (words := _described(knowledge.get("defense", "none"))) != "none"
-        ]
-        if defenses:
+        known = [knowledge.get("defense", "none") for label, knowledge in granted.items() if label != "none"]
+        if defenses := [words for words in map(_described, known) if words != "none"]:
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
@@ -79,8 +67,8 @@ def threat_model(
     facts += [
         f"protocol {clean(spec.protocol)}, model {clean(subject.model.name)}, {dataset.extent}, "
         f"{len(dataset.schema.columns)} columns, target {clean(dataset.schema.target.name)}",
-        f"one victim is one {of}, drawn at random from the client's rows {drawn}; {spec.victims} victims in each "
-        f"configuration, seed {spec.seed}",
+        f"one victim is one {of}, drawn at random from the client's rows {drawn}; "
+        f"{how_many(spec.victims, 'victim')} asked for in each configuration, seed {spec.seed}",
         "baselines hold the same knowledge as the attacker and never see the gradient",
     ]
     return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
@@ -92,11 +80,9 @@ def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> li
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
     if encoder.width > _WIDEST_RANKED:
         return []
-    of_batches = [
-        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of {size} records"
-        for size in together
-        if size <= _LARGEST_RANKED
-    ]
+    drawn = (spec.seed, _RANKED_BATCHES, spec.replacement)
+    sizes = [size for size in together if size <= _LARGEST_RANKED]
+    of_batches = [f"{batch_rank(encoder, cells, size, *drawn):.3g} of {size} records" for size in sizes]
     mean = f", on average {listed(of_batches)}" if of_batches else ""
     return [
         f"the rows, encoded and with a constant, have rank {rank_ceiling(encoder, cells)}{mean}: the most records that "
@@ -113,7 +99,7 @@ def _of_training(learnt: Learnt) -> str:
         does = f"errs by {learnt.value:.4g} (RMSE) on {rows} (guessing {learnt.guess:.4g})"
     attacked = f"; it is attacked in {done.attacked_rounds:,} rounds from there on, the last time when it"
     return (
-        f"the network was trained before, in {done.rounds:,} round(s) of {done.clients:,} clients with "
+        f"the network was trained before, in {how_many(done.rounds, 'round')} of {done.clients:,} clients with "
         f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}"
         f"{attacked if done.attacked_rounds > 1 else ', and'} {does}"
     )
@@ -127,5 +113,5 @@ def _some(places: tuple[str, ...]) -> str:
 def _described(what: object) -> str:
     if not isinstance(what, Mapping):
         return str(what)
-    arguments = ", ".join(f"{name}={value}" for name, value in what.items() if name != "name")
-    return f"{what.get('name', 'defense')}({arguments})" if arguments else str(what.get("name", "defense"))
+    name, arguments = what.get("name", "defense"), ", ".join(f"{key}={what[key]}" for key in what if key != "name")
+    return f"{name}({arguments})" if arguments else str(name)

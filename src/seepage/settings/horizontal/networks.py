@@ -26,43 +26,18 @@ def place_of(folder: Path, origin: Mapping[str, Json]) -> Path:
 
 
 def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = False) -> None:
-    """Write the networks of the attacked rounds and the quality of the last, as safetensors; nothing if it is there.
-
-    Args:
-        path: see ``place_of``.
-        models, learnt: results of ``train``.
-
-    Raises:
-        BadInputError: the file cannot be written.
-    """
+    """Write the networks of the attacked rounds and the quality of the last, as safetensors; nothing if it is there."""
     if path.exists():
         return
-    tensors = {
-        f"{i}.{name}": tensor.detach().cpu().contiguous().clone()
-        for i, model in enumerate(models)
-        for name, tensor in (*model.parameters.items(), *model.module.named_buffers())
-    }
+    states = [{**model.parameters, **dict(model.module.named_buffers())} for model in models]
+    named = {f"{i}.{name}": tensor for i, state in enumerate(states) for name, tensor in state.items()}
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
     about = {**asdict(learnt), "training": learnt.training.model_dump()}
     write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(about)}), private)
 
 
 def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:
-    """Return the networks of a file: copies of ``model`` with other parameters; None without a complete file.
-
-    Example:
-        >>> import tempfile
-        >>> import torch
-        >>> from torch import nn
-        >>> trained = Model(nn.Linear(2, 1), head="regression", name="mine")
-        >>> other = Model(nn.Linear(2, 1), head="regression", name="mine")
-        >>> learnt = Learnt("model_rmse", 0.5, 1.0, 10, 32, Training(rounds=3))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = place_of(Path(folder), {"network": "mine"})
-        ...     keep(path, [trained], learnt)
-        ...     [model], quality = find(path, other, learnt.training)
-        >>> torch.equal(model.parameters["weight"], trained.parameters["weight"]), quality == learnt
-        (True, True)
-    """
+    """Return the networks of a file: copies of ``model`` with other parameters; None without a complete file."""
     names = [name for name, _ in (*model.parameters.items(), *model.module.named_buffers())]
     try:
         with safe_open(path, framework="pt") as file:

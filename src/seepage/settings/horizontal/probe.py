@@ -59,20 +59,17 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
 
         return note
 
-    handles = [
-        layer.register_forward_hook(listen(name))
-        for name, layer in subject.model.module.named_modules()
-        if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid)
-    ]
+    named = subject.model.module.named_modules()
+    activations = [(name, layer) for name, layer in named if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid)]
+    handles = [layer.register_forward_hook(listen(name)) for name, layer in activations]
     try:
         outputs = subject.model.outputs(encoded)
     finally:
         # A module with hooks is one that the fast engine does not take.
         for handle in handles:
             handle.remove()
-    return outputs, tuple(
-        Layer(name, kinds[name].__name__, always.numel(), int(always.sum())) for name, always in flat.items()
-    )
+    counts = {name: (always.numel(), int(always.sum())) for name, always in flat.items()}
+    return outputs, tuple(Layer(name, kinds[name].__name__, *counted) for name, counted in counts.items())
 
 
 def _gradients(spec: HorizontalSpec, subject: Subject, size: int) -> Gradients:

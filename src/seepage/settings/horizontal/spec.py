@@ -11,6 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
+from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
@@ -19,12 +20,8 @@ Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["sent", "hidden", "granted"]
 
 
-def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
-
-
-def _all_metrics() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.metrics.names())
+def _all_of(registered: Registry[object]) -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registered.names())
 
 
 def _switch_text(value: object) -> object:
@@ -40,11 +37,8 @@ def _label_text(value: object) -> object:
 class Training(Plain):
     """Training of the network before and during the rounds that are attacked: rounds of the same clients.
 
-    Each client trains on records of its own, the same in every round, all of them in one step an epoch, and the
-    server takes the mean of what comes out. With one epoch that is FedSGD at the same learning rate.
-
-    Attributes:
-        rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
+    Each client trains on the same own records in every round, all of them in one step an epoch, and the server takes
+    the mean. With one epoch that is FedSGD. An attack in round k comes after k - 1 rounds.
     """
 
     rounds: Annotated[
@@ -66,12 +60,7 @@ class Training(Plain):
 
 
 class HorizontalSpec(Spec):
-    """A spec of an audit of horizontal federated learning.
-
-    Example:
-        >>> HorizontalSpec(dataset="adult", batch_sizes=8, attacks=["tableak"], victims=4).batch_sizes
-        (8,)
-    """
+    """A spec of an audit of horizontal federated learning."""
 
     setting: ClassVar[str] = "horizontal"
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
@@ -123,8 +112,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = "nn3"
     model_options: Annotated[
-        dict[str, Any],
-        Option("Argument of the network's factory.", PARTIES, "NAME=VALUE", below="model", key=""),
+        dict[str, Any], Option("Argument of the network's factory.", PARTIES, "NAME=VALUE", below="model", key="")
     ] = Field(default_factory=dict)
     weights: Annotated[
         File | None,
@@ -196,8 +184,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = (8, 32)
     replacement: Annotated[
-        bool,
-        Option("Whether a batch may hold a row twice.", PARTIES, below="protocol", key="replacement"),
+        bool, Option("Whether a batch may hold a row twice.", PARTIES, below="protocol", key="replacement")
     ] = False
     attacks: Attacks = (Part(name="unmix"), Part(name="inverting_gradients"))
     labels: Annotated[
@@ -248,10 +235,10 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             "RECORDS",
         ),
     ] = 0
-    baselines: Baselines = Field(default_factory=_all_baselines)
+    baselines: Baselines = Field(default_factory=lambda: _all_of(registry.baselines.of("horizontal")))
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
-    ] = Field(default_factory=_all_metrics)
+    ] = Field(default_factory=lambda: _all_of(registry.metrics))
     victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")
@@ -301,11 +288,8 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
     def reseeded(self, seed: int) -> HorizontalSpec:
         """Return the same audit with other victims; the network keeps its initialisation."""
-        return (
-            super()
-            .reseeded(seed)
-            .model_copy(update={"model_seed": self.seed if self.model_seed is None else self.model_seed})
-        )
+        network_seed = self.seed if self.model_seed is None else self.model_seed
+        return super().reseeded(seed).model_copy(update={"model_seed": network_seed})
 
     @property
     def attacked_rounds(self) -> int:
@@ -314,15 +298,5 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
 
 def make_spec(**values: Any) -> HorizontalSpec:
-    """Return a spec of horizontal learning.
-
-    Raises:
-        BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
-
-    Example:
-        >>> make_spec(attacks=["tabelak"])
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: unknown attack 'tabelak'; did you mean 'tableak'...
-    """
+    """Return a spec of horizontal learning, or a ``BadInputError`` whose one paragraph names all that is wrong."""
     return HorizontalSpec.of(**values)

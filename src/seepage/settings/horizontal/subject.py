@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,27 +35,17 @@ _PROBES = 8
 
 @dataclass(frozen=True)
 class Subject:
-    """A dataset and a model, on the device that computes.
-
-    Attributes:
-        dataset: its training rows are the client's.
-        model: the global model of the round, of several attacked rounds the first.
-        own: whether the rows are the user's own, so that nothing of them is stored and files are private.
-        model_source: digest of the source file that made the model; None where seepage or the caller did.
-        learnt: quality of the model, where it was trained before the attack.
-        later: the models of further rounds in which the same victims are attacked.
-        trained_from: JSON values that determine the trained network; None without training.
-    """
+    """A dataset, whose training rows are the client's, and a model, on the device that computes."""
 
     dataset: Dataset
     model: Model
     own: bool
     encoder: Encoder
-    model_source: str | None = None
+    model_source: str | None = None  # digest of the file that made it; None where seepage or the caller did
     inferred: Inferred | None = None
     learnt: Learnt | None = None
     later: tuple[Model, ...] = ()
-    trained_from: dict[str, Json] | None = None
+    trained_from: dict[str, Json] | None = None  # values that determine the trained network
 
     @cached_property
     def rows_digest(self) -> str:
@@ -72,10 +63,9 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """Digest of the model, and of those of further rounds: all that determines their outputs.
+        """Digest of all that determines the outputs of the model, and of those of further rounds.
 
-        It is of structure, head, source, parameters, buffers and the outputs on fixed rows, because two networks of the
-        same layers and parameters may still compute different outputs.
+        Outputs on fixed rows are part of it: two networks of the same layers and parameters may compute different ones.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
         for model in (self.model, *self.later):
@@ -110,17 +100,10 @@ def prepare(
     folder: Path | None = None,
     tables: Tables | None = None,
 ) -> Subject:
-    """Load the dataset and the model of a spec.
+    """Load the dataset and the model of a spec; those that are given are taken instead, as the user's own.
 
-    Args:
-        dataset, model: taken instead of what the spec names, as the user's own. A module gets the
-            head that the spec names, else its target's usual one.
-        folder: where networks that were trained before are looked for, see ``keep_networks``.
-        tables: tables that were loaded before.
-
-    Raises:
-        BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
-            the model does not fit the table.
+    A module gets the head that the spec names, else its target's usual one. ``folder`` holds networks that were trained
+    before, see ``keep_networks``.
     """
     if dataset is not None and spec.dataset_options:
         raise BadInputError(
@@ -132,30 +115,17 @@ def prepare(
     if dataset is None:
         dataset, inferred = (tables or Tables()).rows(spec)
     _check_target(dataset)
-    placed, source = make_model(
-        spec.model if model is None else model,
-        dataset.schema,
-        dataset.statistics,
-        seed=spec.seed if spec.model_seed is None else spec.model_seed,
-        head=spec.head,
-        options=spec.model_options,
-        weights=spec.weights,
-        dropout=spec.dropout,
-        device=find_device(spec.device),
-    )
-    dtype = next(iter(placed.parameters.values())).dtype
-    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=find_device(spec.device))
+    network, seed = spec.model if model is None else model, spec.seed if spec.model_seed is None else spec.model_seed
+    table, device = (dataset.schema, dataset.statistics), find_device(spec.device)
+    form: dict[str, Any] = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
+    placed, source = make_model(network, *table, seed=seed, weights=spec.weights, device=device, **form)
+    encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
         return untrained
     origin = {
-        "code": own_code(),
-        "rows": untrained.rows_digest,
-        "model": untrained.model_digest,
-        "training": spec.training.model_dump(),
-        "seed": spec.seed,
-        "threads": spec.threads,
-        "device": find_device(spec.device).type,
+        **{"code": own_code(), "rows": untrained.rows_digest, "model": untrained.model_digest},
+        **{"training": spec.training.model_dump(), "seed": spec.seed, "threads": spec.threads, "device": device.type},
     }
     trained = None if folder is None else networks.find(networks.place_of(folder, origin), placed, spec.training)
     if trained is None:
@@ -166,13 +136,7 @@ def prepare(
 
 
 def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
-    """Keep the networks that were trained for some audits in a run folder.
-
-    A network that was trained on a table of one's own is kept only where its records are.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
+    """Keep the networks that were trained for some audits in a run folder; of own tables only beside their records."""
     for spec, subject in audits:
         if subject.trained_from is not None and subject.learnt is not None and (spec.keep_records or not subject.own):
             place = networks.place_of(folder, subject.trained_from)
@@ -180,18 +144,7 @@ def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]
 
 
 def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
-    """Return the subject of a spec; specs of the same rows and network share it.
-
-    Raises:
-        BadInputError: see ``prepare``.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> tables = Tables()
-        >>> one, other = (subject_of(make_spec(dataset="german", model=name), tables) for name in ("nn1", "nn2"))
-        >>> one.dataset is other.dataset
-        True
-    """
+    """Return the subject of a spec; specs of the same rows and network share it."""
     seed = spec.seed if spec.model_seed is None else spec.model_seed
     network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
     key = repr((rows_key(spec), network, find_device(spec.device)))

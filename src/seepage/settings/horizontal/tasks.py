@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 from seepage import protocols, registry
 from seepage.assessment.empirical_epsilon import message_epsilon
@@ -27,13 +28,12 @@ from seepage.sources import own_code
 from seepage.threads import threads
 from seepage.wire.horizontal import View
 
+# Records beside a canary: few are enough.
+_CANARY_BATCH = 8
+
 
 def defense_of(part: Part) -> AnyDefense:
-    """Return a defense ready to use.
-
-    Raises:
-        BadInputError: an object was passed that transforms neither messages nor the gradients of records.
-    """
+    """Return a defense ready to use; refuse one that transforms neither messages nor the gradients of records."""
     defense = make_part(registry.defenses.of("horizontal"), part)
     if not isinstance(defense, AnyDefense):
         raise BadInputError(
@@ -45,9 +45,8 @@ def defense_of(part: Part) -> AnyDefense:
 
 def protocol_of(spec: HorizontalSpec, batch_size: int, defense: AnyDefense) -> Clients[View]:
     """Return the protocol of a spec at a batch size, under a defense."""
-    return protocols.create(
-        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
-    )
+    options = {**spec.protocol_options, "replacement": spec.replacement}
+    return protocols.create(spec.protocol, batch_size=batch_size, defense=defense, **options)
 
 
 def task_rows(
@@ -58,20 +57,10 @@ def task_rows(
     recipe: Recipe | None = None,
     train: bool = True,
 ) -> list[ResultRow]:
-    """Return a row of results for the task under each defense, at each batch size.
-
-    A defense that guarantees differential privacy has a second row, with the epsilon of these trainings.
+    """Return a row of results for the task under each defense, at each batch size; under DP a second one with epsilon.
 
     Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
-    attacks and audits that share table, model, batch size, defense and recipe.
-
-    Args:
-        cache: store of trainings; see ``Cache``.
-        recipe: settings of the training, ``Recipe()`` if None.
-        train: whether to train where the store has no result; such rows are left out otherwise.
-
-    Raises:
-        BadInputError: there are too few rows to train on and to hold some out.
+    attacks and audits that share table, model, batch size, defense and recipe; never if not ``train``.
     """
     if recipe is None and all(part.name == "none" for part in spec.defenses):
         return []
@@ -79,16 +68,15 @@ def task_rows(
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
     rows = [_row(spec, subject, size, part, cache, say, taught, train) for size, part in settings]
     trained = [row for row in rows if row is not None]
-    return [
-        row for task in trained for row in (task, privacy_row(task), canary_row(spec, task, cache)) if row is not None
-    ]
+    further = [(task, privacy_row(task), canary_row(spec, task, cache)) for task in trained]
+    return [row for rows_of_task in further for row in rows_of_task if row is not None]
 
 
 def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow | None:
     """Return the row with the empirical epsilon of one message under a defense; None where it guarantees nothing.
 
-    ``metric`` is ``empirical_epsilon``; ``low`` is the lower bound, and ``accounted`` in ``settings`` the closed form
-    of the epsilon of one message, which it must not exceed. It is measured on the defense's own code.
+    ``low`` is the lower bound, measured on the defense's own code, and ``accounted`` in ``settings`` the closed form of
+    the epsilon of one message, which it must not exceed.
     """
     privacy = task.settings["privacy"]
     part = next(part for part in spec.defenses if part.title == task.defense)
@@ -115,26 +103,11 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow
     epsilon = cache(origin, measure)
     if epsilon is None:
         return None
-    return replace(
-        task,
-        metric="empirical_epsilon",
-        mean=epsilon["epsilon"],
-        low=epsilon["low"],
-        high=epsilon["high"],
-        std=None,
-        n=epsilon["canaries"],
-        baseline=None,
-        baseline_name=None,
-        lift=None,
-        lift_low=None,
-        lift_high=None,
-        status="ok",
-        settings={**epsilon, "accounted": gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])},
-    )
-
-
-# Records beside a canary: few are enough.
-_CANARY_BATCH = 8
+    none: dict[str, Any] = dict.fromkeys(("std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    accounted = gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])
+    interval = {"mean": epsilon["epsilon"], "low": epsilon["low"], "high": epsilon["high"], "n": epsilon["canaries"]}
+    settings = {**epsilon, "accounted": accounted}
+    return replace(task, metric="empirical_epsilon", **interval, **none, status="ok", settings=settings)
 
 
 def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
@@ -144,24 +117,11 @@ def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
         return []
     is_rate = learnt.metric == "model_accuracy"
     gained = (learnt.value - learnt.guess) * (1 if is_rate else -1)
-    return [
-        ResultRow(
-            dataset=subject.dataset.name,
-            protocol=spec.protocol,
-            model=subject.model.name,
-            variant=spec.variant,
-            attack="none",
-            metric=learnt.metric,
-            mean=learnt.value,
-            n=1,
-            baseline=learnt.guess,
-            baseline_name="majority_class" if is_rate else "mean",
-            lift=gained,
-            kind="about",
-            seed=spec.seed,
-            settings={**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
-        )
-    ]
+    names = {"dataset": subject.dataset.name, "protocol": spec.protocol, "model": subject.model.name}
+    figure: dict[str, Any] = {"attack": "none", "metric": learnt.metric, "mean": learnt.value, "n": 1, "kind": "about"}
+    figure |= {"baseline": learnt.guess, "baseline_name": "majority_class" if is_rate else "mean", "lift": gained}
+    settings = {**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows}
+    return [ResultRow(**names, **figure, variant=spec.variant, seed=spec.seed, settings=settings)]
 
 
 def _row(
@@ -183,42 +143,19 @@ def _row(
 
     def fresh(replica: int) -> Model:
         seed = stream(spec.seed, replica, "initialisation")
-        return make_model(
-            spec.model,
-            subject.dataset.schema,
-            subject.dataset.statistics,
-            seed=seed,
-            head=spec.head,
-            options=spec.model_options,
-            dropout=spec.dropout,
-            device=find_device(spec.device),
-        )[0]
+        form = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
+        table = (subject.dataset.schema, subject.dataset.statistics)
+        return make_model(spec.model, *table, seed=seed, device=find_device(spec.device), **form)[0]
 
     def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.title}")
         with threads(spec.threads):
-            utility = measure_utility(
-                subject.dataset,
-                subject.model,
-                subject.encoder,
-                batch_size,
-                defense,
-                recipe,
-                spec.seed,
-                fresh,
-                local,
-                shuffle,
-                clients,
-            )
-        return utility_row(
-            utility,
-            dataset=subject.dataset.name,
-            protocol=spec.protocol,
-            model=subject.model.name,
-            batch_size=batch_size,
-            defense=part.title,
-            seed=spec.seed,
-        ).as_dict()
+            network = (subject.dataset, subject.model, subject.encoder)
+            training = (defense, recipe, spec.seed, fresh, local, shuffle, clients)
+            utility = measure_utility(*network, batch_size, *training)
+        names = {"dataset": subject.dataset.name, "protocol": spec.protocol, "model": subject.model.name}
+        row = utility_row(utility, **names, batch_size=batch_size, defense=part.title, seed=spec.seed)
+        return row.as_dict()
 
     origin = {
         "task": plain(recipe),

@@ -22,18 +22,9 @@ from seepage.tabular.encoder import Encoder
 
 @dataclass(frozen=True)
 class Learnt:
-    """Quality of the network when it is attacked, in the last attacked round.
+    """Quality on rows held out when the network is last attacked; ``guess``: the commonest class, or the rows' mean."""
 
-    Attributes:
-        metric: ``model_accuracy``, the share of test rows whose class it predicts, or ``model_rmse``, the root of the
-            mean squared error in units of the target.
-        value: the figure.
-        guess: the same figure for a constant guess: the training rows' commonest class, or their mean.
-        test_rows: number of test rows, none of which was trained on.
-        training: training before the attack.
-    """
-
-    metric: str
+    metric: str  # ``model_accuracy``, or ``model_rmse`` in units of the target
     value: float
     guess: float
     test_rows: int
@@ -49,26 +40,7 @@ def train(
     TabLeak's code trains so for its experiment on attacks during training: 50 clients with consecutive slices of
     the shuffled rows, one step on all of a client's rows a round, a learning rate of 0.5, and an attack before the
     update of the round (D9). Deviation: the audit's victims are drawn from all training rows, among which the
-    clients' are, instead of being these clients.
-
-    Args:
-        model: initial model of the first round; left unchanged.
-        dataset: its training rows are the clients'; where it has no test rows, a fifth of them is held out.
-        seed: seed of the assignment of rows to clients.
-
-    Raises:
-        BadInputError: there are fewer rows than clients, each client is sent another model, or training ended in
-            numbers that are not finite.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.mlp import mlp
-        >>> data = telling(rows=200)
-        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> training = Training(rounds=20, clients=5)
-        >>> [trained], learnt = train(mlp(data.schema, [], seed=0), data, encoder, training, seed=0)
-        >>> learnt.metric, learnt.value, learnt.records
-        ('model_accuracy', 1.0, 32)
+    clients' are, instead of being these clients. Without test rows, a fifth of the rows is held out.
     """
     if model.each:
         raise BadInputError(

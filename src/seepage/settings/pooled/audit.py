@@ -29,6 +29,7 @@ from seepage.settings.setting import About, Configuration, Exposure, PlannedPart
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitsAudit, UnitsExposure, planned, rehearsed_exposure, with_fields
+from seepage.text import how_many
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
 
 # Greatest number of parties of a pool.
@@ -38,18 +39,20 @@ _TRAINING = Part(name="training")
 _NO_LEAK = ("local_accuracy", "overlap", "duplicates", "coverage", "width")
 # Folder of a run with the drawn rows.
 DRAWN = "drawn_rows"
+# Enough to tell shares that are far apart, few enough to train on in seconds.
+_CONTROL_ROWS = 7_200
+_CONTROL_ROWS_OF_A_PARTY = 150
+_LEAST_ROWS_OF_A_PARTY = 40
+# Sizes that are fitted to the rows where they are not given, and the least number of rows to train on.
+_SIZES = ("rows", "auxiliary", "queries")
+_LEAST_ROWS = 10
+# A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
+_SMALLER = 0.85
+_APART = 0.7
 
 
 class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
-    """An audit of pooled learning; a unit is an attack seed, with all target models in it.
-
-    Args:
-        swapped: whether each target comes with the answers of another, which carry nothing of its share: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of pooled learning; a unit is an attack seed, with all target models in it."""
 
     setting = "pooled"
     # Files are identified by the rows that were read from them.
@@ -69,12 +72,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         shuffled = [] if update else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
-        self._defense_options = {
-            part.title: {
-                mechanism.name: plain(mechanism.options) for mechanism in part.mechanisms if mechanism.name != "none"
-            }
-            for part in spec.defenses
-        }
+        mechanisms = {part.title: [m for m in part.mechanisms if m.name != NONE] for part in spec.defenses}
+        self._defense_options = {label: {m.name: plain(m.options) for m in used} for label, used in mechanisms.items()}
         self._forecast: dict[bool, float | None] = {}
         self.about = self._about()
 
@@ -128,12 +127,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         return attack_seed(self.spec, self.source, self.defenses[configuration.defense], unit, self.swapped)
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
-
-        A rehearsal trains and attacks a small share of the target models with the same share of the shadow models;
-        seconds grow with their number. Training with DP-SGD has a forecast of its own, all other defenses share one.
-        Its error is that of extrapolating a line.
-        """
+        """Return the seconds of an attack seed with all its parts; training with DP-SGD has a forecast of its own."""
         private = self.defenses[configuration.defense].training is not None
         if private not in self._forecast:
             self._forecast[private] = self._rehearsed(configuration)
@@ -143,14 +137,12 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         spec = self.spec
         worlds = 4 if spec.protocol == "update" else len(spec.shares)
         # Attacks with intervals take 20 shadow models at least, in pairs from two halves.
-        with_intervals = estimates_shares(spec)
-        least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
+        least = 5 * math.lcm(4, len(spec.shares)) if estimates_shares(spec) else 2 * len(spec.shares)
         if 4 * worlds > spec.targets or 2 * least > spec.shadows:
             return None
 
         def expose(size: int) -> Exposure:
-            changed = {"targets": size * worlds, "shadows": size * least}
-            small = with_fields(spec, changed)
+            small = with_fields(spec, {"targets": size * worlds, "shadows": size * least})
             return UnitsExposure(self.about, [attack_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
         return rehearsed_exposure(expose, self.parts, (spec.targets + spec.shadows) / (worlds + least))
@@ -161,15 +153,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             return {}
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
-        sees = views_of(part.part) if part.kind == "attack" else ()
+        sees = views_of(part.part)
         if GradientsView in sees:
-            return {
-                "sees": "the victim's gradients in federated training",
-                "queries": 0,
-                "auxiliary": auxiliary,
-                "own rows": spec.rows,
-                "training": "known",
-            }
+            gradients = {"sees": "the victim's gradients in federated training", "queries": 0}
+            return {**gradients, "auxiliary": auxiliary, "own rows": spec.rows, "training": "known"}
         models = ModelView in sees
         limit = self.defenses[configuration.defense].queries
         return {
@@ -195,12 +182,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         )
 
     def planted(self, swapped: bool) -> PooledAudit | None:
-        """Return a control: a planted column that the target follows, without a defense.
-
-        The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
-        shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted, or too few. In the negative control each target comes with another target's answers.
-        """
+        """Return a control: the share of heads in a column of coins, which labels follow; None for too few rows."""
         spec = self.spec
         if self.dataset is None:
             return None
@@ -240,26 +222,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
                 write_whole(place, save(tensors), self.own)
 
 
-# Enough to tell shares that are far apart, few enough to train on in seconds.
-_CONTROL_ROWS = 7_200
-_CONTROL_ROWS_OF_A_PARTY = 150
-_LEAST_ROWS_OF_A_PARTY = 40
-
-
-# Sizes that are fitted to the rows where they are not given, and the least number of rows to train on.
-_SIZES = ("rows", "auxiliary", "queries")
-_LEAST_ROWS = 10
-# A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
-_SMALLER = 0.85
-_APART = 0.7
-
-
 def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
-    """Return a spec whose numbers of rows fit the table: the usual ones, or smaller in the same proportions.
-
-    Raises:
-        BadInputError: the rows are too few, whatever the numbers.
-    """
+    """Return a spec whose numbers of rows fit the table: the usual ones, or smaller in the same proportions."""
     left = [name for name in _SIZES if name not in spec.model_fields_set]
     usual = {name: getattr(spec, name) for name in left}
     rows = source.rows(defense_of(spec.defenses[0]))
@@ -384,8 +348,8 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
-        f"with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
+        f"In each of {how_many(spec.repetitions, 'attack seed')} from seed {spec.seed}, {spec.targets} joint models "
+        f"are attacked with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

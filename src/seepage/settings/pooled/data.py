@@ -31,11 +31,7 @@ from seepage.wire.pooled import GradientsView
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
-    """Return the value whose share is the secret: the spec's text as a value of the column, or a usual one if None.
-
-    Raises:
-        BadInputError: the column does not exist, or a text is no number.
-    """
+    """Return the value whose share is the secret: the spec's text as a value of the column, or a usual one if None."""
     discrete = isinstance(data.schema.column(sensitive), Discrete)
     # A target as a secret is refused where rows are marked.
     if spec.value is None and discrete and sensitive in data.schema.names:
@@ -67,7 +63,6 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
 
 
 def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
-    """Return the number of each row's group."""
     position = data.schema.names.index(name)
     column, cells = data.schema.columns[position], data.all.column(position)
     if isinstance(column, Discrete) and column.other is not None:
@@ -83,15 +78,7 @@ def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
 
 @dataclass(frozen=True)
 class PooledData:
-    """Rows of any kind, and the training of models on them.
-
-    Attributes:
-        name, notes, extent, count, target: description of the rows, for results and the report.
-        value: value whose share is the secret; of numbers the share above it, None for the median.
-        identity: digests that distinguish the rows from others.
-        by_columns: rows as models take them, by the columns that a defense leaves out.
-        of_population: training on rows that are no table; None for tables.
-    """
+    """Rows of any kind, and the training of models on them."""
 
     spec: PooledSpec
     name: str
@@ -100,9 +87,9 @@ class PooledData:
     count: int
     target: str
     sensitive: str
-    value: Category | None
+    value: Category | None  # of numbers the share above it, None for the median
     identity: list[Json]
-    by_columns: Mapping[tuple[str, ...], MarkedRows]
+    by_columns: Mapping[tuple[str, ...], MarkedRows]  # by the columns that a defense leaves out
     classes: int
     table: Dataset | None = None
     of_population: Learner | None = None
@@ -122,21 +109,12 @@ class PooledData:
 
 
 def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
-    """Return the rows of a spec, and the training of models on them.
-
-    Args:
-        dataset: rows of the caller, with texts or identifiers of nodes beside them where the spec names their column;
-            those of the spec if None.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows.
-    """
+    """Return the rows of a caller or, if None, of a spec, and the training of models on them."""
     if dataset is None and spec.dataset in registry.populations.names():
         named = registry.populations[spec.dataset]
         folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-        return _of_population(
-            spec, cast("Population", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-        )
+        population = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+        return _of_population(spec, cast("Population", population))
     if spec.nodes is not None and (spec.nodes != spec.data or spec.edges is None):
         raise BadInputError(
             f"the nodes {str(spec.nodes)!r} are the table, and come with their edges; leave out another table (",
@@ -174,21 +152,9 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
-
-    return PooledData(
-        spec,
-        data.name,
-        data.notes,
-        data.extent,
-        len(data.all),
-        target.name,
-        sensitive,
-        None if spec.synthetic is not None else _value(spec, data, sensitive),
-        rows_identity(data),
-        by_columns,
-        target.width,
-        data,
-    )
+    value = None if spec.synthetic is not None else _value(spec, data, sensitive)
+    about = (spec, data.name, data.notes, data.extent, len(data.all), target.name, sensitive, value)
+    return PooledData(*about, rows_identity(data), by_columns, target.width, data)
 
 
 def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
@@ -208,11 +174,8 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
             )
     if spec.auxiliary_from != "rows":
         raise BadInputError(f"{data.name} holds {kind}, and only rows of tables are made up; leave out auxiliary_from.")
-    options = {
-        name: getattr(spec, name)
-        for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
-        if name in spec.model_fields_set
-    }
+    given = spec.model_fields_set & {"epochs", "batch_size", "learning_rate", "weight_decay"}
+    options = {name: getattr(spec, name) for name in given}
     classes = len(data.classes)
     learner: Learner
     if isinstance(data, Texts):
@@ -232,17 +195,6 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
         identity = [len(data), plain(data.labels), *(plain(torch.from_numpy(part)) for part in parts)]
         learner = Convolutional(classes, graph, **options)
     rows = data.marked(spec.secret)
-    return PooledData(
-        spec,
-        data.name,
-        data.notes,
-        f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
-        len(data),
-        data.target,
-        spec.secret,
-        spec.value,
-        [*identity, plain(rows.carries.long())],
-        {(): rows},
-        classes,
-        of_population=learner,
-    )
+    extent = f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}"
+    about = (spec, data.name, data.notes, extent, len(data), data.target, spec.secret, spec.value)
+    return PooledData(*about, [*identity, plain(rows.carries.long())], {(): rows}, classes, of_population=learner)

@@ -8,35 +8,26 @@ from typing import get_args
 from seepage import registry
 from seepage.defenses.answers import CoarseAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
-from seepage.settings.part import Part, entry_of, mechanisms_of, of_kind
+from seepage.settings.part import Part, entry_of, mechanisms_of
 from seepage.settings.pooled.spec import PooledSpec
 
 
 @dataclass(frozen=True)
 class PooledDefense:
-    """Defense of parties that pool their rows, ready to use.
+    """Defense of parties that pool their rows, ready to use."""
 
-    Attributes:
-        without: names of columns that models are not trained on.
-        queries: number of queries that are answered; None for any.
-    """
-
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # columns that models are not trained on
     answers: CoarseAnswers | None = None
-    queries: int | None = None
+    queries: int | None = None  # any number if None
     training: DpTraining | None = None
 
 
 def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
-    combined = mechanisms_of("pooled", part, WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining)
-    without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
-    return PooledDefense(
-        () if without is None else tuple(without.columns),
-        next((mechanism for mechanism in combined if isinstance(mechanism, CoarseAnswers)), None),
-        None if limit is None else limit.queries,
-        of_kind(combined, DpTraining),
-    )
+    kinds = (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining)
+    without, *answers, limit, training = mechanisms_of("pooled", part, *kinds)
+    columns, queries = () if without is None else tuple(without.columns), None if limit is None else limit.queries
+    return PooledDefense(columns, next(filter(None, answers), None), queries, training)
 
 
 def views_of(part: Part) -> tuple[type, ...]:

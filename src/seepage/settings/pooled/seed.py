@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import UserDict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -48,26 +48,13 @@ _LOCAL = 20
 
 def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
     """Return the split of the rows among parties in an attack seed."""
-    return parted(
-        rows,
-        spec.auxiliary,
-        spec.rows,
-        spec.queries,
-        stream(spec.seed, unit, "sets"),
-        spec.auxiliary_share,
-        spec.own_share,
-        spec.apart,
-    )
+    sizes, seed = (spec.auxiliary, spec.rows, spec.queries), stream(spec.seed, unit, "sets")
+    return parted(rows, *sizes, seed, spec.auxiliary_share, spec.own_share, spec.apart)
 
 
 @dataclass(frozen=True)
 class AttackSeed:
-    """One attack seed: split of the rows, joint models and knowledge of the attacker.
-
-    Attributes:
-        knowledge: knowledge of the attacker; shadow models are trained when an attack first reads them.
-        swapped: whether each target comes with another one's answers.
-    """
+    """One attack seed: split of the rows, joint models and knowledge; shadow models are trained when first read."""
 
     spec: PooledSpec
     unit: int
@@ -75,7 +62,7 @@ class AttackSeed:
     learning: PooledLearning
     sets: Sets
     knowledge: PooledKnowledge
-    swapped: bool = False
+    swapped: bool = False  # whether each target comes with another one's answers
 
     def measure(self, part: PlannedPart) -> Outcome:
         """Return the figures of a part."""
@@ -108,7 +95,9 @@ class AttackSeed:
         seconds = time.perf_counter() - begun
         figures = self._figures(check_guess(part.part, guess, PropertyGuess))
         if getattr(attack, "estimates", False):
-            figures += self._estimates(attack, seeds)
+            # Errors of estimated shares and intervals, over shares on the whole range.
+            seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+            figures += self._of_estimates(attack(seen.answers, self.knowledge, seeds))
         return Outcome(figures, seconds / self.spec.targets)
 
     def _shuffled(self) -> Outcome:
@@ -165,34 +154,26 @@ class AttackSeed:
         queries, labels = tested.inputs, tested.labels
 
         def accuracy(seen: PooledTranscript) -> float:
-            hits = [
-                (seen.models.models.of(slice(k, k + 1)).answers(queries)[0].argmax(1) == labels).double().mean()
-                for k in range(min(_LOCAL, seen.models.targets))
-            ]
+            models = [seen.models.models.of(slice(k, k + 1)) for k in range(min(_LOCAL, seen.models.targets))]
+            hits = [(model.answers(queries)[0].argmax(1) == labels).double().mean() for model in models]
             return float(torch.stack(hits).mean())
 
         if self.spec.protocol == "update":
             pairs, _ = self._updates
-            task = Measurement.of_unit("task_accuracy", None, _accuracy(pairs.after.ask(queries), labels))
-            return Outcome([task, *self._shared()])
+            accuracy_after = (pairs.after.ask(queries).argmax(2) == labels).double().mean()
+            return Outcome([Measurement.of_unit("task_accuracy", None, accuracy_after), *self._shared()])
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        figures = [
-            Measurement.of_unit("task_accuracy", None, accuracy(self._seen)),
-            Measurement.of_unit("local_accuracy", None, accuracy(local)),
-            *self._shared(),
-        ]
+        accuracies = {"task_accuracy": accuracy(self._seen), "local_accuracy": accuracy(local)}
+        figures = [*(Measurement.of_unit(name, None, value) for name, value in accuracies.items()), *self._shared()]
         private = self.defense.training
         if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            utility = (
-                gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
-                if private.noise_multiplier
-                else None
-            )
-            figures.append(Measurement.of_unit("epsilon", None, None if utility is None else utility.epsilon))
+            noise = float(private.noise_multiplier)
+            guarantee = gaussian_guarantee(noise, size / count, steps, DELTA) if noise else None
+            figures.append(Measurement.of_unit("epsilon", None, None if guarantee is None else guarantee.epsilon))
         return Outcome(figures)
 
     def _shared(self) -> list[Measurement]:
@@ -208,16 +189,13 @@ class AttackSeed:
         holds = torch.zeros(len(drawn), len(pool)).scatter_(1, drawn, 1.0)
         common = holds @ holds.T / drawn.shape[1]
         worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
-        among = [
-            float((world.sum() - world.trace()) / (len(world) * (len(world) - 1))) for world in worlds if len(world) > 1
-        ]
+        pairs = [(world.sum() - world.trace(), len(world) * (len(world) - 1)) for world in worlds if len(world) > 1]
+        among = [float(total / count) for total, count in pairs]
         own = self.knowledge.auxiliary if self._own is None else self.knowledge.auxiliary.followed_by(self._own)
         theirs, mine = _contents(pool), set(_contents(own))
         is_auxiliary = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
-        return [
-            Measurement.of_unit("overlap", None, max(among, default=None)),
-            Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean()),
-        ]
+        overlap = Measurement.of_unit("overlap", None, max(among, default=None))
+        return [overlap, Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean())]
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.knowledge.shares, dtype=torch.float64)
@@ -229,11 +207,6 @@ class AttackSeed:
             return _accuracies({None: right})
         by_share = {f"{share:.0%}": right[self._truth == share] for share in self.knowledge.shares}
         return _accuracies({None: right, **by_share})
-
-    def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> list[Measurement]:
-        """Return the errors of the shares and intervals that an attack estimates, over shares on the whole range."""
-        seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-        return self._of_estimates(attack(seen.answers, self.knowledge, seeds))
 
     @property
     def _spread_truth(self) -> Tensor:
@@ -248,11 +221,8 @@ class AttackSeed:
         # A share is a whole number of rows.
         slack = 0.5 / self.spec.rows
         inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
-        by_target = {
-            "share_error": (guess.share - truth).abs(),
-            "coverage": inside.double(),
-            "width": guess.high - guess.low,
-        }
+        error, width = (guess.share - truth).abs(), guess.high - guess.low
+        by_target = {"share_error": error, "coverage": inside.double(), "width": width}
         return [Measurement.of_unit(metric, None, values.mean(), values) for metric, values in by_target.items()]
 
     def _gradients(self, part: PlannedPart) -> Outcome:
@@ -290,32 +260,18 @@ class AttackSeed:
         guess = attack(view, self.knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
-        by_pair = {
-            pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)
-        }
+        pairs = [(a, b) for a in (low, high) for b in (low, high)]
+        by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a, b in pairs}
         return Outcome(_accuracies({None: right, **by_pair}), seconds / spec.targets)
 
 
-class _OnDemand(Mapping[ShadowKind, Shadows]):
-    """Shadow models by kind, trained at the first access."""
-
-    def __init__(self, train: Mapping[ShadowKind, Callable[[], Shadows]]) -> None:
-        self._train = train
-        self._trained: dict[ShadowKind, Shadows] = {}
+class _OnDemand(UserDict[ShadowKind, Any]):
+    """Shadow models by kind, trained at the first access by the function that stands in their place."""
 
     def __getitem__(self, kind: ShadowKind) -> Shadows:
-        if kind not in self._trained:
-            self._trained[kind] = self._train[kind]()
-        return self._trained[kind]
-
-    def __contains__(self, kind: object) -> bool:
-        return kind in self._train
-
-    def __iter__(self) -> Iterator[ShadowKind]:
-        return iter(self._train)
-
-    def __len__(self) -> int:
-        return len(self._train)
+        if callable(train := self.data[kind]):
+            self.data[kind] = train()
+        return self.data[kind]
 
 
 def _accuracies(right: dict[str | None, Tensor]) -> list[Measurement]:
@@ -327,10 +283,6 @@ def _contents(rows: MarkedRows) -> list[bytes]:
     # Adding zero turns -0.0 into 0.0.
     contents = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
     return [row.tobytes() for row in contents.numpy()]
-
-
-def _accuracy(answers: Tensor, labels: Tensor) -> float:
-    return float((answers.argmax(2) == labels).double().mean())
 
 
 def attack_seed(
@@ -348,16 +300,8 @@ def attack_seed(
         answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
         auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
         queries = auxiliary.rows(torch.arange(spec.queries))
-    knowledge = PooledKnowledge(
-        learner,
-        auxiliary,
-        queries.inputs[:n_queries],
-        own,
-        spec.rows,
-        spec.shares,
-        others_of(spec),
-        defense.answers,
-    )
+    known = (learner, auxiliary, queries.inputs[:n_queries], own, spec.rows, spec.shares)
+    knowledge = PooledKnowledge(*known, others_of(spec), defense.answers)
     return AttackSeed(spec, unit, defense, learning, sets, _with_shadows(knowledge, spec, unit), swapped)
 
 
@@ -372,18 +316,14 @@ def _with_shadows(knowledge: PooledKnowledge, spec: PooledSpec, unit: int) -> Po
         return stream(spec.seed, unit, purpose) % 2**62
 
     first = "before" if spec.protocol == "update" else "shadows"
-    return replace(
-        knowledge,
-        shadows=_OnDemand(
-            {
-                "even": lambda: binary_shadows(knowledge, count, seed(first)),
-                "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
-                "even_after": lambda: binary_shadows(doubled, count, seed("after")),
-                "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),
-                "pairs_after": lambda: train_shadows(knowledge, lines, seed("after")),
-            }
-        ),
-    )
+    shadows: dict[ShadowKind, Any] = {
+        "even": lambda: binary_shadows(knowledge, count, seed(first)),
+        "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
+        "even_after": lambda: binary_shadows(doubled, count, seed("after")),
+        "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),
+        "pairs_after": lambda: train_shadows(knowledge, lines, seed("after")),
+    }
+    return replace(knowledge, shadows=_OnDemand(shadows))
 
 
 def others_of(spec: PooledSpec) -> tuple[float, ...]:

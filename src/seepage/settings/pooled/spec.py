@@ -32,12 +32,7 @@ class Synthetic(Plain):
 
 
 class PooledSpec(Spec):
-    """A spec of an audit of pooled learning.
-
-    Example:
-        >>> PooledSpec(sensitive="sex", shares=(0.1, 0.9)).protocol
-        'multi_party'
-    """
+    """A spec of an audit of pooled learning."""
 
     setting: ClassVar[str] = "pooled"
     about: ClassVar[str] = "pooled learning: what a joint model's answers tell of a sensitive column's distribution"
@@ -136,8 +131,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         ),
     ] = "multi_party"
     hidden: Annotated[
-        Counts,
-        Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
+        Counts, Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression")
     ] = ()
     epochs: Annotated[
         Count, Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200")
@@ -191,9 +185,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Option("Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"),
     ] = (0.33, 0.67)
     parties: Annotated[
-        int,
-        Field(ge=2, le=10),
-        Option("Number of parties that pool their rows, the attacker among them.", PARTIES),
+        int, Field(ge=2, le=10), Option("Number of parties that pool their rows, the attacker among them.", PARTIES)
     ] = 2
     targets: Annotated[int, Field(ge=2), Option("Number of joint models attacked for each attack seed.", ATTACK)] = 100
     shadows: Annotated[
@@ -312,10 +304,5 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
 
 def pair(first: float, second: float) -> str:
-    """Return the name in results of the shares of a victim's first and new rows.
-
-    Example:
-        >>> pair(0.3, 0.7)
-        '30% then 70%'
-    """
+    """Return the name in results of the shares of a victim's first and new rows, such as ``30% then 70%``."""
     return f"{first:.0%} then {second:.0%}"

@@ -32,18 +32,9 @@ from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import (
-    check_two_labels,
-    classes_of,
-    guesses_labels,
-    labels_outcome,
-    mixed_up,
-    refuse_class_attacks,
-    task_figures,
-    with_label_columns,
-)
+from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
@@ -52,9 +43,10 @@ from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import of_some_rows, planned
+from seepage.settings.units import facts_of, of_some_rows, planned
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
+from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
@@ -65,64 +57,47 @@ DELTA = 1e-5
 _TRAINING = Part(name="training")
 # Figures of a training that are no rates.
 _NO_RATES = ("loss", "task_rmse", "clip", "epsilon", "label_epsilon", "weights_epsilon")
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+# Rows on which a network is tried before it is trained.
+_PROBED = 16
+# Rows of a control: enough to hold 100 out of, few enough to train on in a second.
+_CONTROL_ROWS = 1_500
+# Combinations of a client's values and label that attacks go through in seconds for each record.
+_FEW_CONFIGURATIONS = 2_000
 
 
 @dataclass(frozen=True)
 class SplitDefense:
-    """Mechanisms of a defense of split learning, ready to use.
-
-    Attributes:
-        noise: mechanism on each record's gradient at the cut.
-        published: mechanism on the client weights that the server gets.
-        returned: mechanism on the gradients of a batch together.
-    """
+    """Mechanisms of a defense of split learning, ready to use."""
 
     flip: LabelFlip | None = None
-    noise: CutNoise | None = None
-    published: WeightNoise | None = None
-    returned: BatchDefense | None = None
+    noise: CutNoise | None = None  # on each record's gradient at the cut
+    published: WeightNoise | None = None  # on the client weights that the server gets
+    returned: BatchDefense | None = None  # on the gradients of a batch together
 
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
-    combined = mechanisms_of("split", part, LabelFlip, CutNoise, WeightNoise, BatchDefense)
-    return SplitDefense(
-        of_kind(combined, LabelFlip),
-        of_kind(combined, CutNoise),
-        of_kind(combined, WeightNoise),
-        of_kind(combined, BatchDefense),
-    )
+    return SplitDefense(*mechanisms_of("split", part, LabelFlip, CutNoise, WeightNoise, BatchDefense))
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
-    """Return the protocol under a defense."""
-    return SplitLearning(
-        epochs=spec.epochs,
-        batch_size=spec.batch_size,
-        learning_rate=spec.learning_rate,
-        rows_each=spec.rows_each if spec.protocol == "federated_split" else None,
-        clients=spec.clients,
-        flip=defense.flip,
-        noise=defense.noise,
-        returned=defense.returned,
-    )
+    acts = {"flip": defense.flip, "noise": defense.noise, "returned": defense.returned}
+    rows_each = spec.rows_each if spec.protocol == "federated_split" else None
+    settings = (spec.epochs, spec.batch_size, spec.learning_rate)
+    return SplitLearning(*settings, rows_each=rows_each, clients=spec.clients, **acts)
 
 
 class SplitAudit(TopologyAudit[SplitDefense]):
-    """An audit of split learning in which the server has columns too; a unit is one training with all attacked records.
-
-    Args:
-        swapped: whether each record comes with the gradient of another one, which carries nothing of it: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of split learning in which the server has columns too; a unit is one training."""
 
     def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         super()._set_up(spec, dataset)
         dataset = self.data
-        refuse_class_attacks("split", spec.attacks, dataset.schema.target)
+        label_inference.refuse_class_attacks("split", spec.attacks, dataset.schema.target)
         self.private = spec.private_columns or default_private(dataset)
         first = self.network(0)
         if self.factory is not None:
@@ -131,7 +106,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         _check(spec, first, space)
         parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
-        self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
+        self.parts = label_inference.with_label_columns(parts, "split", dataset.schema.target.name)
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
@@ -143,8 +118,13 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         spec, dataset = self.spec, self.data
         noises = [defense.noise for defense in self.defenses.values() if defense.noise is not None]
         follows = [noise.rule == "quantile" and noise.noise_multiplier > 0 for noise in noises]
+        label = dataset.schema.target.name
+        notes = (*dataset.notes, f"{space.configurations:,} configurations of private cells and label")
+        if self.auxiliary < spec.auxiliary:
+            more = f"all {self.auxiliary:,} training rows are auxiliary, not {spec.auxiliary:,}: there are no more"
+            notes = (*notes, more)
         return About(
-            dataset=dataset.name,
+            **facts_of(dataset, notes=notes, columns=(*self.private, label)),
             protocol=spec.protocol,
             model=network.name,
             lead="What the server of split learning learns about the columns and labels that clients keep.",
@@ -158,21 +138,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
             "working attack reads nearly all of it.",
             threat_model=_threat_model(spec, dataset, self.private, space, trained),
-            notes=(
-                *dataset.notes,
-                f"{space.configurations:,} configurations of private cells and label",
-                *(
-                    [f"all {self.auxiliary:,} training rows are auxiliary, not {spec.auxiliary:,}: there are no more"]
-                    if self.auxiliary < spec.auxiliary
-                    else []
-                ),
-            ),
             rounds=spec.exchanges,
-            rows=len(dataset.all),
-            target=dataset.schema.target.name,
-            label=dataset.schema.target.name,
-            columns=(*self.private, dataset.schema.target.name),
-            sensitive=tuple(c.name for c in dataset.schema.columns if c.sensitive),
+            label=label,
             scales={**dict.fromkeys(_NO_RATES, Scale(None)), **COLUMN_SCALES},
             marks=marks_of("split", spec.attacks, spec.defenses),
             unaccounted=_BOUND_FOLLOWS if any(follows) else None,
@@ -212,16 +179,13 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         seen = learning.observe_all(exchanges, attacked, stream(spec.seed, unit, "defense") % 2**62)
         if self.swapped:
             # Rows were shuffled, so that the record before is any other.
-            first, *others = (
-                replace(view, gradient=view.gradient.roll(1, 0), behind=view.behind.roll(1, 0))
-                for view in seen.view.exchanges
-            )
+            rolled = [(view, view.gradient.roll(1, 0), view.behind.roll(1, 0)) for view in seen.view.exchanges]
+            first, *others = (replace(view, gradient=gradient, behind=behind) for view, gradient, behind in rolled)
             seen = replace(seen, view=replace(first, earlier=tuple(others)))
+        known = (data.schema, data.statistics, learning.known())
         some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
-        knowledge = CutKnowledge(
-            data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
-        )
-        neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
+        knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels))
+        neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels))
         keep_records = spec.keep_records or not self.own
         training = (spec, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
         return AttackedTraining(*training, self.swapped, keep_records)
@@ -264,13 +228,10 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         )
 
     def planted(self, swapped: bool) -> SplitAudit | None:
-        """Return a control: one planted private column that follows nothing, behind bare gradients.
+        """Return a control: a fair coin, the client's only private column, behind bare gradients of known weights.
 
-        The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
-        the client's only private column, nothing protects it and the server knows the client's current weights. No
-        baseline can do better than guess the coin. Attacks on labels guess those of the same trainings. Attacks that
-        learn the client's part, and are not given it, are left out: how well that goes on few epochs says little about
-        them. In the negative control each record comes with the gradient of another.
+        Attacks on labels guess those of the same trainings. Attacks that learn the client's part, and are not given it,
+        are left out: how well that goes on few epochs says little about them.
         """
         attacks = tuple(
             part
@@ -283,14 +244,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             return None
         planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), 1, self.spec.seed)
         changed = {
-            "private_columns": (planted.schema.names[-1],),
-            "protocol": "split",
-            "attacks": attacks,
-            "epochs": 2,
-            "attacked_records": 100,
-            "stale": 0,
-            "final": 0,
-            "exposures": 1,
+            **{"private_columns": (planted.schema.names[-1],), "protocol": "split", "attacks": attacks},
+            **{"epochs": 2, "attacked_records": 100, "stale": 0, "final": 0, "exposures": 1},
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
         why = (
@@ -301,27 +256,17 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the coin or the labels where nothing protects them."""
-        return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
-
-
-_BOUND_FOLLOWS = (
-    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
-    "without noise. What it tells of them is not in epsilon."
-)
-
-
-# Rows on which a network is tried before it is trained.
-_PROBED = 16
-# Rows of a control: enough to hold 100 out of, few enough to train on in a second.
-_CONTROL_ROWS = 1_500
+        if label_inference.guesses_labels(entry):
+            return getattr(entry.factory, "reads_bare", True)
+        return "weights" in entry.needs
 
 
 def _sees(spec: SplitSpec) -> str:
     weights = "the client's weights"
     if spec.stale:
-        weights += f" of {spec.stale} epoch(s) ago"
+        weights += f" of {how_many(spec.stale, 'epoch')} ago"
     elif spec.final:
-        weights += f" {spec.final} epoch(s) later, at the end of training"
+        weights += f" {how_many(spec.final, 'epoch')} later, at the end of training"
     if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
@@ -346,9 +291,8 @@ def _threat_model(
     )
     number = not isinstance(data.schema.target, Discrete)
     labels = "a number as label" if number else f"{space.labels} labels"
-    attacked = (
-        "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
-    )
+    most = spec.attacked_records
+    attacked = "all held-out records" if most is None else f"up to {most:,} held-out records"
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -359,8 +303,8 @@ def _threat_model(
         f"Private: {space.sizes} and {labels}, {space.configurations:,} configurations of a record.",
         _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
-        f"of their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {how_many(spec.repetitions, 'training')} "
+        f"with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
@@ -371,9 +315,6 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 
     Where the schema marks none, those of the last half of the columns with categories whose configurations are few
     enough to be enumerated.
-
-    Raises:
-        BadInputError: there are none, or no others.
     """
     columns = data.schema.columns
     discrete = [column for column in columns if isinstance(column, Discrete)]
@@ -395,17 +336,13 @@ def default_private(data: Dataset) -> tuple[str, ...]:
     return private
 
 
-# Combinations of a client's values and label that attacks go through in seconds for each record.
-_FEW_CONFIGURATIONS = 2_000
-
-
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before training, settings that would fail after it."""
     for part in spec.defenses:
         flip = defense_of(part).flip
         if flip is not None:
-            flip.epsilon(classes_of(part.title, model.schema.target))
-        check_two_labels(part.title, defense_of(part).returned, model.schema.target)
+            flip.epsilon(label_inference.classes_of(part.title, model.schema.target))
+        label_inference.check_two_labels(part.title, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
@@ -433,16 +370,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 @dataclass(frozen=True)
 class AttackedTraining(AttackedTopology):
-    """One training and the server's view of the attacked rows.
-
-    Attributes:
-        spec, defense, learning: settings of the training.
-        seen: view of the attacked rows, and their secret.
-        neighbours: knowledge of the baselines of nearest neighbours, all training rows.
-        exchanges: stage of the training and known client part in each exchange of the attacked rows.
-        swapped: whether each attacked row came with the message of another: the negative control.
-        keep_records: whether evidence may hold cells.
-    """
+    """One training and the server's view of the attacked rows."""
 
     spec: SplitSpec
     defense: SplitDefense
@@ -452,8 +380,8 @@ class AttackedTraining(AttackedTopology):
     rows: Table
     test: Table
     knowledge: CutKnowledge
-    neighbours: CutKnowledge
-    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
+    neighbours: CutKnowledge  # of the baselines of nearest neighbours: all training rows
+    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]  # stage of the training, known client part
     swapped: bool = False
     keep_records: bool = False
 
@@ -461,7 +389,7 @@ class AttackedTraining(AttackedTopology):
         """Return the network's quality, the defense's guarantee and label scores without any search."""
         target, model = self.rows.schema.target, self.trained.model
         figures = [Measurement.of_unit("loss", None, self.trained.losses[-1])]
-        figures += task_figures(target, model.answers(self.test.cells), self.test.labels)
+        figures += label_inference.task_figures(target, model.answers(self.test.cells), self.test.labels)
         if isinstance(target, Discrete) and target.width == 2:
             labels = self.seen.labels
             rare = float(labels.mode().values)
@@ -507,7 +435,7 @@ class AttackedTraining(AttackedTopology):
         view = replace(first, earlier=tuple(others))
         if self.swapped:
             # The gradients of attacked rows are those of others already.
-            view = mixed_up(view, len(hints), gradients=False)
+            view = label_inference.mixed_up(view, len(hints), gradients=False)
         true = torch.cat([hints.labels, self.seen.labels])[None]
         places = torch.arange(len(hints))[None]
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
@@ -515,7 +443,7 @@ class AttackedTraining(AttackedTopology):
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.knowledge.statistics.target, places, true[:, : len(hints)])
         guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
-        return labels_outcome(schema.target, true, guess, len(hints), time.perf_counter() - begun)
+        return label_inference.labels_outcome(schema.target, true, guess, len(hints), time.perf_counter() - begun)
 
     def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline, and its time for a record."""
@@ -530,15 +458,8 @@ class AttackedTraining(AttackedTopology):
         begun = time.perf_counter()
         guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
         seconds = time.perf_counter() - begun
-        return columns_outcome(
-            self.rows.schema,
-            self.trained.model.private,
-            self.knowledge.statistics,
-            self.seen,
-            guess,
-            seconds / self.seen.view.records,
-            self.keep_records,
-        )
+        table = (self.rows.schema, self.trained.model.private, self.knowledge.statistics)
+        return columns_outcome(*table, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
 
 
 def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -> Float[Tensor, " record"]:
@@ -581,9 +502,5 @@ def deployment(spec: SplitSpec) -> Deployment:
 
 
 def prepared(spec: SplitSpec, given: Given, tables: Tables) -> SplitAudit | WholeClientAudit:
-    """Return the audit of a spec, by its topology.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
+    """Return the audit of a spec, by its topology."""
     return _kind(spec).prepared(spec, given, tables)

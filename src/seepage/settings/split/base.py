@@ -34,14 +34,7 @@ _ROWS_A_SECOND = 600
 
 
 class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
-    """An audit of split learning in one topology; a unit is one training, with all attacked records in it.
-
-    Args:
-        swapped: whether each record comes with the message of another one: the negative control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of split learning in one topology; a unit is one training, with all attacked records in it."""
 
     setting = "split"
     ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
@@ -89,11 +82,7 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
         """Return further fields of the spec for a rehearsal."""
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
-
-        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
-        take about as long, so that there is one forecast for all. Its error is that of extrapolating a line.
-        """
+        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work."""
         if self._forecast is None:
             rows = len(self.data.all)
             share = min(0.5, max(0.02, self.fewest / rows))

@@ -31,25 +31,9 @@ def columns_outcome(
     seconds: float,
     keep_records: bool,
 ) -> Outcome:
-    """Return the figures of a guess of one training, with those of each record where a figure is their mean.
-
-    Args:
-        statistics: statistics of the attacker, against which rarity is measured.
-        seconds: time for a record.
-        keep_records: whether evidence may hold cells.
-
-    Raises:
-        BadInputError: the guess is of other records.
-    """
+    """Return the figures of a guess of one training, with those of each record where a figure is their mean."""
     measured = measure_columns(schema, private, seen, guess)
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
-    evidence = evidence_of_columns(
-        some,
-        [statistics.marginals[i] for i in private],
-        seen.cells,
-        guess.cells,
-        right_cells(some, guess.cells, seen.cells),
-        seen.labels,
-        keep_records,
-    )
+    marginals, right = [statistics.marginals[i] for i in private], right_cells(some, guess.cells, seen.cells)
+    evidence = evidence_of_columns(some, marginals, seen.cells, guess.cells, right, seen.labels, keep_records)
     return Outcome(measured, seconds, [evidence])

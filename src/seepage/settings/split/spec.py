@@ -55,12 +55,7 @@ def _mechanisms(defenses: object) -> set[str]:
 
 
 class SplitSpec(Spec):
-    """A spec of an audit of split learning.
-
-    Example:
-        >>> SplitSpec(dataset="adult", private_columns="sex", repetitions=1).private_columns
-        ('sex',)
-    """
+    """A spec of an audit of split learning."""
 
     setting: ClassVar[str] = "split"
     about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"
@@ -84,12 +79,7 @@ Beside every figure stands the best baseline, which holds all but what came back
 
     private_columns: Annotated[
         Names,
-        Option(
-            "Column that the client holds.",
-            PARTIES,
-            "COLUMN",
-            default="sensitive categories, else half of them",
-        ),
+        Option("Column that the client holds.", PARTIES, "COLUMN", default="sensitive categories, else half of them"),
     ] = ()
     protocol: Annotated[
         SplitProtocol,
@@ -116,8 +106,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Party that attacks, where there is a hop: the server behind it, or the hop itself.", PARTIES),
     ] = "server"
     hidden: Annotated[
-        Counts,
-        Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
+        Counts, Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS")
     ] = (256, 128)
     tower: Annotated[
         Counts,
@@ -176,8 +165,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         ),
     ] = 0
     known_labels: Annotated[
-        Amount,
-        Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS"),
+        Amount, Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS")
     ] = 100
     most_rows: MostRows = None
     repetitions: Annotated[

@@ -24,14 +24,15 @@ from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearn
 from seepage.seeds import stream
 from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
-from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import of_some_rows, planned
+from seepage.settings.units import facts_of, of_some_rows, planned
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 from seepage.wire.labels import LabelKnowledge, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureKnowledge, KnownFeatures, Leaked, SmashedView
@@ -48,25 +49,19 @@ _SEEN_AT = {
     "server": "It sees what the hop sends on, and not what the client sent.",
     "hop": "It sees activations and, of what it sends on, the gradients that come back.",
 }
+# Rows of a control, and columns of coins: enough to hold 264 records out of.
+_CONTROL_ROWS = 1_200
+_CONTROL_COINS = 4
 
 
 class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
-    """An audit of split learning with a client that holds all columns; a unit is one training.
-
-    Args:
-        spec: spec of a topology other than ``columns``.
-        swapped: whether each record comes with the activations of another one.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of split learning with a client that holds all columns; a unit is one training."""
 
     def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         super()._set_up(spec, dataset)
         data = self.data
         refuse_class_attacks("split", spec.attacks, data.schema.target)
-        mechanisms = {part.title: mechanisms_of("split", part, FeatureNoise) for part in spec.defenses}
-        self.defenses = {label: of_kind(combined, FeatureNoise) for label, combined in mechanisms.items()}
+        self.defenses = {part.title: mechanisms_of("split", part, FeatureNoise)[0] for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
@@ -91,7 +86,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         bottom = model.behind_hop if self.behind_hop else model.client
         assert spec.topology != "columns"
         return About(
-            dataset=data.name,
+            **facts_of(data),
             protocol=spec.topology,
             model=model.name,
             lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
@@ -112,16 +107,11 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
                 f"{_layers(spec)}, "
                 f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-                f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "
-                f"{spec.seed}; intervals are over trainings.",
+                f"Attacked are held-out records in {how_many(spec.repetitions, 'training')} with seeds of their own "
+                f"from seed {spec.seed}; intervals are over trainings.",
             ),
-            notes=data.notes,
             rounds=spec.exposures or 1,
-            rows=len(data.all),
-            target=label,
             label=label if guessed else None,
-            columns=data.schema.names,
-            sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={"loss": Scale(None), "task_rmse": Scale(None), **FEATURE_SCALES},
             marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),
@@ -166,25 +156,19 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         view = observed.of(attacked)
         if self.swapped:
             view = SmashedView(view.activations.roll(1, 1))
-        nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
-        leaked = (
-            Leaked(test.cells[None, : spec.leaked], observed.received[:, : spec.leaked], nothing)
-            if spec.leaked
-            else None
-        )
+        first, nothing = slice(0, spec.leaked), torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
+        leaked = Leaked(test.cells[None, first], observed.received[:, first], nothing) if spec.leaked else None
         names = {} if defense is None else {"feature_noise": {"scale": defense.scale}}
         if self.behind_hop:
             bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
         else:
             bottom, blurred = trained.model.client, 0.0 if defense is None else float(defense.scale)
-        knowledge = FeatureKnowledge(
-            data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
-        )
+        known = (data.schema, data.statistics.marginals, KnownFeatures(names, blurred))
+        knowledge = FeatureKnowledge(*known, leaked=leaked, bottom=bottom)
         seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
         count = min(spec.known_labels, len(train) // 2)
-        labels = LabelKnowledge(
-            data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
-        )
+        places, hints = torch.arange(count)[None], train.labels[None, :count]
+        labels = LabelKnowledge(data.schema.target, data.statistics.target, places, hints)
         keep_records = spec.keep_records or not self.own
         return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)
 
@@ -202,19 +186,12 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         if part.kind != "attack":
             return {}
         needs = entry_of(registry.attacks.of("split"), part.part).needs
-        amounts: dict[str, Json] = {
-            "bottom": "the client's first layers" + (" and those of the hop" if self.behind_hop else ""),
-            "leaked": self.spec.leaked,
-            "labels": self.spec.known_labels,
-        }
+        layers = "the client's first layers" + (" and those of the hop" if self.behind_hop else "")
+        amounts: dict[str, Json] = {"bottom": layers, "leaked": self.spec.leaked, "labels": self.spec.known_labels}
         return {"sees": _seen(self.spec), **{need: amounts[need] for need in needs}}
 
     def planted(self, swapped: bool) -> WholeClientAudit | None:
-        """Return a control: fair coins, which are all that the client holds, behind linear first layers.
-
-        There are as many activations as the coins have inputs, and nothing protects them. Attacks on labels are left
-        out. In the negative control each record comes with the activations of another.
-        """
+        """Return a control: fair coins, all that the client holds, behind linear layers as wide as their inputs."""
         registered = registry.attacks.of("split")
         attacks = tuple(part for part in self.spec.attacks if "labels" not in entry_of(registered, part).needs)
         attacks = tuple(part for part in attacks if ReturnedView not in entry_of(registered, part).sees)
@@ -235,11 +212,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         return self.control_on(data, changed, swapped, "they guess labels alone")
 
 
-# Rows of a control, and columns of coins: enough to hold 264 records out of.
-_CONTROL_ROWS = 1_200
-_CONTROL_COINS = 4
-
-
 def _seen(spec: SplitSpec) -> str:
     words = _WORDS[spec.topology]
     return f"{words} {_SEEN_AT[spec.attacker]}" if spec.topology == "multi_hop" else words
@@ -254,12 +226,7 @@ def _layers(spec: SplitSpec) -> str:
 
 @dataclass(frozen=True)
 class AttackedWhole(AttackedTopology):
-    """One training and the attacker's view of the attacked rows.
-
-    Attributes:
-        seen: view of the attacked rows, and their secret.
-        keep_records: whether evidence may hold cells.
-    """
+    """One training and the attacker's view of the attacked rows."""
 
     spec: SplitSpec
     learning: WholeClientLearning
@@ -268,7 +235,7 @@ class AttackedWhole(AttackedTopology):
     test: Table
     knowledge: FeatureKnowledge
     labels: LabelKnowledge
-    keep_records: bool
+    keep_records: bool  # whether evidence may hold cells
 
     def training(self) -> Outcome:
         """Return the network's quality."""

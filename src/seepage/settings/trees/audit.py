@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,32 +16,21 @@ from seepage.assessment import auc, create
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
-from seepage.datasets.shuffled import numbered
+from seepage.datasets.coins import numbered
 from seepage.defenses.trees import HistogramNoise, MaxBin, MinChildWeight, SharedCuts, StripFields
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
-from seepage.protocols.trees import (
-    Boosting,
-    bagging,
-    check_installed,
-    cyclic,
-    encoded,
-    forest_of,
-    grow_together,
-    histograms,
-    objective_of,
-    train_together,
-)
+from seepage.protocols import trees as boosting
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, make_part, mechanisms_of, of_kind
+from seepage.settings.part import Part, make_part, mechanisms_of
 from seepage.settings.records import records_outcome
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.trees.spec import TreesSpec
-from seepage.settings.units import UnitsAudit, joined, planned, rehearsed_exposure, rows_identity, with_fields
+from seepage.settings.units import UnitsAudit, facts_of, joined, planned, rehearsed_exposure, rows_identity, with_fields
 from seepage.tabular.schema import Discrete
 from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess
@@ -51,6 +40,8 @@ from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, Tr
 DELTA = 1e-5
 _UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are not part of this epsilon."
 _TRAINING = Part(name="training")
+# Fields that results show.
+_SHOWN = ("trees", "depth", "learning_rate", "regularisation", "clients", "summed")
 # Number of rows that test the joint model.
 _TESTED = 2_000
 METRICS = ("accuracy", "certified", "exact_match", "rmse")
@@ -59,62 +50,46 @@ TREES_SCALES = {
     **dict.fromkeys(("leaf_counts", "hidden_sums", "values", "values_right"), Scale(None, 0.0, 1.0)),
     "rmse": Scale(False),
 }
+# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
+_SHARE, _FEWEST_REHEARSED = 0.25, 20
+# Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
+_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)
 class TreesDefense:
-    """Mechanisms of a defense of federated trees, ready to use.
+    """Mechanisms of a defense of federated trees, ready to use."""
 
-    Attributes:
-        hidden: fields that are removed from tree files.
-        min_child_weight: least sum of second derivatives of a leaf; the spec's if None.
-        max_bin: largest number of bins of a column; the spec's if None.
-        cuts: bins that follow from public marginals; those of the clients' rows if None.
-    """
-
-    hidden: tuple[str, ...] = ()
-    min_child_weight: float | None = None
+    hidden: tuple[str, ...] = ()  # fields that are removed from tree files
+    min_child_weight: float | None = None  # the spec's if None, as the next
     max_bin: int | None = None
-    cuts: SharedCuts | None = None
+    cuts: SharedCuts | None = None  # bins from public marginals; from the clients' rows if None
     noise: HistogramNoise | None = None
 
 
 def defense_of(part: Part) -> TreesDefense:
     """Return a defense ready to use."""
-    combined = mechanisms_of("trees", part, StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise)
-    strip, leaf, bins = of_kind(combined, StripFields), of_kind(combined, MinChildWeight), of_kind(combined, MaxBin)
-    return TreesDefense(
-        () if strip is None else strip.hidden,
-        None if leaf is None else float(leaf.weight),
-        None if bins is None else bins.bins,
-        of_kind(combined, SharedCuts),
-        of_kind(combined, HistogramNoise),
-    )
+    kinds = (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise)
+    strip, leaf, bins, *others = mechanisms_of("trees", part, *kinds)
+    least = None if leaf is None else float(leaf.weight)
+    return TreesDefense(() if strip is None else strip.hidden, least, None if bins is None else bins.bins, *others)
 
 
 class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
-    """An audit of federated trees; a unit is one attacked client, in a federation of its own.
-
-    Args:
-        swapped: whether the attacker receives the message of another client than the one that is scored: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or xgboost is not installed.
-    """
+    """An audit of federated trees; a unit is one attacked client, in a federation of its own."""
 
     setting = "trees"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
 
     def _set_up(self, spec: TreesSpec, dataset: Dataset | None) -> None:
-        check_installed()
+        boosting.check_installed()
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = data
         if data.layout is not None:
             raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are none; name a table.")
         self.objective: Objective
-        self.objective, self.classes = objective_of(data.schema)
+        self.objective, self.classes = boosting.objective_of(data.schema)
         if spec.base_score is not None and self.objective == "binary:logistic" and not 0 < spec.base_score < 1:
             raise BadInputError(
                 f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
@@ -138,9 +113,9 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.about = self._about()
 
     def _about(self) -> About:
-        spec, data, schema = self.spec, self.data, self.data.schema
+        spec, data = self.spec, self.data
         return About(
-            dataset=data.name,
+            **facts_of(data),
             protocol=spec.protocol,
             model=f"xgboost ({spec.trees} rounds, depth {spec.depth})",
             lead="What sums and tree files of federated boosted trees tell of the records that they were made of.",
@@ -151,32 +126,17 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             size_option="--rows",
             control="Each record is alone in a bin of a planted column, so a working attack reads all of them.",
             threat_model=_threat_model(spec, data),
-            notes=data.notes,
-            rows=len(data.all),
             rounds=spec.trees,
-            target=schema.target.name,
-            columns=schema.names,
-            sensitive=tuple(c.name for c in schema.columns if c.sensitive),
             scales=TREES_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
             unaccounted=_UNACCOUNTED if any(defense.noise is not None for defense in self.defenses.values()) else None,
-            settings={
-                "trees": spec.trees,
-                "depth": spec.depth,
-                "learning_rate": spec.learning_rate,
-                "regularisation": spec.regularisation,
-                "clients": spec.clients,
-                "summed": spec.summed,
-            },
+            settings={name: getattr(spec, name) for name in _SHOWN},
         )
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
-        return {
-            **super().identity(configuration, part),
-            "records": configuration.batch_size,
-            "keep": self.spec.keep_records,
-        }
+        more = {"records": configuration.batch_size, "keep": self.spec.keep_records}
+        return {**super().identity(configuration, part), **more}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the side information of an attacker, for results."""
@@ -192,10 +152,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         return TreesExposure(self, configuration, units, [_federation(self, configuration, seed) for seed in seeds])
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a federation with all its parts, from clients with a quarter and half of the records.
-
-        Its error is that of extrapolating a line.
-        """
+        """Return the seconds of a federation with all its parts, from clients with a quarter and half the records."""
         rows = configuration.batch_size
         assert rows is not None
         share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
@@ -223,8 +180,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
 
         Each column keeps its own distribution and tells nothing of any other, so that rows of another client fit as
-        well as rows that are drawn. Every record is alone in a bin of the planted column, and labels are coins. None
-        where tree files are sent, which hold no records that an attack must find, or where the table is too small.
+        well as drawn ones. Every record is alone in a bin of the planted column, and labels are coins. None where tree
+        files are sent, which hold no records that an attack must find, or where the table is too small.
         """
         spec = self.spec
         if spec.protocol != "histogram" or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
@@ -237,12 +194,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
         return self.control_on(rows, changed, swapped)
-
-
-# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
-_SHARE, _FEWEST_REHEARSED = 0.25, 20
-# Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
-_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)
@@ -258,11 +209,7 @@ class _Unit:
 
 @dataclass
 class TreesExposure(Exposure):
-    """Messages of some attacked clients.
-
-    Attributes:
-        audit, configuration, units: origin of the messages.
-    """
+    """Messages of some attacked clients."""
 
     audit: TreesAudit
     configuration: Configuration
@@ -291,16 +238,12 @@ class TreesExposure(Exposure):
         if bool(guess.cells.isnan().all()):
             # A guess without records has no figures of records.
             return Outcome(tree_figures, seconds)
-        schema, statistics = audit.data.schema, audit.data.statistics
-        secret = RecordsSecret(
-            torch.stack([federation.cells for federation in self.federations]),
-            torch.stack([federation.labels for federation in self.federations]),
-        )
+        true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
+        secret = RecordsSecret(*map(torch.stack, true))
         metrics = [create(name) for name in METRICS]
         keep = (audit.spec.keep_records or not audit.own) if is_attack else None
-        return records_outcome(
-            schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures
-        )
+        known = (audit.data.schema, audit.data.statistics)
+        return records_outcome(*known, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures)
 
     def _view(self) -> HistogramsView | TreeFilesView:
         messages = [federation.message for federation in self.federations]
@@ -313,15 +256,12 @@ class TreesExposure(Exposure):
 def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configuration) -> TreesKnowledge:
     spec, data = audit.spec, audit.data
     assert configuration.batch_size is not None
-    return TreesKnowledge(
-        data.schema,
-        data.statistics,
-        configuration.batch_size * spec.summed,
-        regularisation=spec.regularisation,
-        learning_rate=spec.learning_rate,
-        max_bin=None if defense.cuts is not None else spec.max_bin if defense.max_bin is None else defense.max_bin,
-        noise=0.0 if defense.noise is None else defense.noise.deviation * spec.summed**0.5,
-    )
+    recipe: dict[str, Any] = {
+        **{"regularisation": spec.regularisation, "learning_rate": spec.learning_rate},
+        "max_bin": None if defense.cuts is not None else spec.max_bin if defense.max_bin is None else defense.max_bin,
+        "noise": 0.0 if defense.noise is None else defense.noise.deviation * spec.summed**0.5,
+    }
+    return TreesKnowledge(data.schema, data.statistics, configuration.batch_size * spec.summed, **recipe)
 
 
 def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _Unit:
@@ -336,28 +276,21 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
 
     def rows_of(places: np.ndarray) -> np.ndarray:
         cells, _ = table.at(torch.from_numpy(places))
-        rows = encoded(data.schema, data.statistics, cells)
+        rows = boosting.encoded(data.schema, data.statistics, cells)
         return rows if defense.cuts is None else defense.cuts.rounded(data.schema, data.statistics, rows)
 
     labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in splits]
     parts = [rows_of(places) for places in splits]
-    recipe = Boosting(
-        audit.objective,
-        audit.classes,
-        spec.trees,
-        spec.depth,
-        spec.learning_rate,
-        spec.regularisation,
-        spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight,
-        spec.max_bin if defense.max_bin is None else defense.max_bin,
-        spec.base_score,
-    )
+    least = spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight
+    most = spec.max_bin if defense.max_bin is None else defense.max_bin
+    rates = (spec.learning_rate, spec.regularisation, least)
+    recipe = boosting.Boosting(audit.objective, audit.classes, spec.trees, spec.depth, *rates, most, spec.base_score)
     victims = range(spec.summed)
     # In the negative control the message is that of clients whose records are not scored.
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else victims
     message: HistogramMessage | FileMessage
     if spec.protocol != "histogram":
-        _, messages = (bagging if spec.protocol == "bagging" else cyclic)(parts, labels, recipe)
+        _, messages = (boosting.bagging if spec.protocol == "bagging" else boosting.cyclic)(parts, labels, recipe)
         forest, message = messages[0].forest, messages[0]
         secret = _secret(message, parts[0], labels[0], data, table.at(torch.from_numpy(splits[0]))[0])
         message = replace(message, forest=forest.stripped(defense.hidden))
@@ -367,13 +300,13 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
             # Clients that add noise agree on a score beforehand.
             score = 0.5 if recipe.objective != "reg:squarederror" else float(np.mean(np.concatenate(labels)))
             recipe = replace(recipe, base_score=score)
-        forest, message = grow_together(parts, labels, recipe, lambda sums: noise(sums, generator), senders)
+        forest, message = boosting.grow_together(parts, labels, recipe, lambda sums: noise(sums, generator), senders)
         secret = TreesSecret((), (), (), {})
     else:
-        booster, cuts = train_together(parts, labels, recipe)
-        forest = forest_of(booster)
+        booster, cuts = boosting.train_together(parts, labels, recipe)
+        forest = boosting.forest_of(booster)
         rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
-        message = histograms(forest, cuts, rows, own, spec.depth)
+        message = boosting.histograms(forest, cuts, rows, own, spec.depth)
         secret = TreesSecret((), (), (), {})
     figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))
     if defense.noise is not None:
@@ -412,7 +345,6 @@ def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.nda
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
-    """Return the secret behind a client's trees."""
     leaves, hessians, parents = [], [], []
     classes = message.forest.labels
     for number, position in enumerate(message.own):

@@ -18,14 +18,7 @@ _BASELINES = tuple(Part(name=name) for name in ("mode", "likeliest", "random", "
 
 
 class TreesSpec(Spec):
-    """A spec of an audit of federated trees.
-
-    Example:
-        >>> TreesSpec(rows=50, trees=10).rows
-        (50,)
-        >>> [part.name for part in TreesSpec(protocol="bagging").attacks]
-        ['timberstrike', 'leaf_counts', 'thresholds', 'hessians']
-    """
+    """A spec of an audit of federated trees."""
 
     setting: ClassVar[str] = "trees"
     about: ClassVar[str] = "federated trees: what histograms and tree files tell of the records that they were grown on"

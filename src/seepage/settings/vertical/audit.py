@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Measurement, auc
+from seepage.assessment.features import reach_of
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -41,26 +42,17 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
+from seepage.settings import labels as label_inference
 from seepage.settings.features import FEATURE_SCALES, features_outcome
-from seepage.settings.labels import (
-    check_two_labels,
-    classes_of,
-    guesses_labels,
-    labels_outcome,
-    mixed_up,
-    of_two_kinds,
-    refuse_class_attacks,
-    task_figures,
-    with_label_columns,
-)
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitsAudit,
+    facts_of,
     joined,
     of_some_rows,
     planned,
@@ -73,8 +65,8 @@ from seepage.settings.vertical.layout import VerticalLayout
 from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
+from seepage.text import clean, how_many, listed
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
@@ -88,9 +80,9 @@ _LABEL_BASELINES = ("label_mode", "label_columns")
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
     "range between the 5th and the 95th percentile, which a few large values do not widen.",
-    "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels of "
-    f"training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; label_auc_columns, "
-    "from its columns alone.",
+    f"A passive party that knows {KNOWN_LABELS} labels of training may tell the others, too. How well is measured from "
+    "its features, from the gradients that come back, and from its columns alone: the figures label_auc_completion, "
+    "label_auc_gradient and label_auc_columns.",
 )
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
@@ -101,81 +93,73 @@ _GRANTS: dict[Grant, str] = {
     "gradients": "gradients by that model's parameters, which cross no wire here, of batches of the first records; it "
     "guesses these alone",
 }
+# Rows that one training with all attacks of the default processes in a second.
+_ROWS_A_SECOND = 300
+# Share of the rows above which a rehearsal takes all of them.
+_WORTH_A_SHARE = 0.35
+# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
+_CONTROL_ROWS = 1_200
+_CONTROL_COINS = 4
 
 
 @dataclass(frozen=True)
 class VerticalDefense:
-    """Mechanisms of a defense of vertical learning, ready to use.
-
-    Attributes:
-        features: mechanism of passive parties on features.
-        returned: mechanism on the gradients that passive parties get.
-        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
-        unlike: term in the loss that makes features differ from rows.
-    """
+    """Mechanisms of a defense of vertical learning, ready to use."""
 
     features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
-    bottleneck: Bottleneck | None = None
+    bottleneck: Bottleneck | None = None  # sets the number of features; the spec's if None
     unlike: NoPeek | None = None
     flip: LabelFlip | None = None
 
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
-    combined = mechanisms_of("vertical", part, FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip)
-    return VerticalDefense(
-        of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
-        of_kind(combined, ReturnedDefense),
-        of_kind(combined, Bottleneck),
-        of_kind(combined, NoPeek),
-        of_kind(combined, LabelFlip),
-    )
+    kinds = (FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip)
+    noise, mid, *others = mechanisms_of("vertical", part, *kinds)
+    return VerticalDefense(noise or mid, *others)
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
-    """Return the protocol under a defense."""
-    return VerticalLearning(
-        epochs=spec.epochs,
-        batch_size=spec.batch_size,
-        learning_rate=spec.learning_rate,
-        features=defense.features,
-        returned=defense.returned,
-        unlike=defense.unlike,
-        flip=defense.flip,
-    )
+    acts = {"features": defense.features, "returned": defense.returned, "unlike": defense.unlike, "flip": defense.flip}
+    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, **acts)
 
 
-def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
-    """Return the columns of each party.
+def partition_of(spec: VerticalSpec, schema: Schema, private: Sequence[str] = ()) -> Partition:
+    """Return the columns of each party; where none are named, private ones are the attacked party's.
 
-    Raises:
-        BadInputError: parties do not fit the columns, or the victim is no passive party.
+    Parties that do not fit, and a victim that is no passive party, are refused.
     """
+    private = private if 0 < spec.victim < spec.parties else ()
     if spec.passive:
         partition = by_names(schema, [(), *spec.passive])
     elif spec.share is None:
-        partition = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+        shares = [1 / spec.parties] * spec.parties
+        partition = by_shares(schema, shares, spec.columns_seed, private, spec.victim)
     else:
         others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
         if 0 < spec.victim < spec.parties:
             others[spec.victim] = spec.share
-        partition = by_shares(schema, others, spec.columns_seed)
+        partition = by_shares(schema, others, spec.columns_seed, private, spec.victim)
     partition.check_target(spec.victim)
     return partition
+
+
+def _not_attacked(spec: VerticalSpec, data: Dataset, partition: Partition) -> tuple[str, ...]:
+    """Return a sentence on the sensitive columns of a user's table that no attack is after; none where all are."""
+    attacked = partition.schemas[spec.victim].names
+    spared = [clean(name) for name in data.named_sensitive if name not in attacked]
+    if not spared:
+        return ()
+    columns, are = ("column", "is") if len(spared) == 1 else ("columns", "are")
+    whose = f"passive party {spec.victim}, the attacked one"
+    return (f"Not attacked: the sensitive {columns} {listed(spared)}, which {are} not held by {whose}.",)
 
 
 class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration run side by side, so that their figures depend on their number, in the last digits.
-
-    Args:
-        swapped: whether each attacked record comes with the features of another one, which carry nothing of it: the
-            negative control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     setting = "vertical"
@@ -190,7 +174,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.spec = spec = _with_few_leaked(spec, data)
         self.layout = _layout(spec, data)
-        self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
+        self.partition = (
+            self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema, data.named_sensitive)
+        )
         # Refuse, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
@@ -200,7 +186,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             if defense.bottleneck is not None and "bottom" in self._own:
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
-        refuse_class_attacks("vertical", spec.attacks, data.schema.target)
+        label_inference.refuse_class_attacks("vertical", spec.attacks, data.schema.target)
         attacks = {part.title: make_part(registry.attacks.of("vertical"), part) for part in spec.attacks}
         self.shadowing = {label: attack for label, attack in attacks.items() if isinstance(attack, ShadowAttack)}
         self.parts = self._planned()
@@ -216,12 +202,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     def _planned(self) -> tuple[PlannedPart, ...]:
         """Return the parts in order: baselines, self-inversions, attacks."""
         spec, label = self.spec, self.data.schema.target.name
-        itself = [
-            part.model_copy(update={"name": SELF_INVERSION, "label": f"{part.title}_{SELF_INVERSION}"})
-            for part in spec.attacks
-            if part.title in self.shadowing
-        ]
-        parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
+        shadowing = [part for part in spec.attacks if part.title in self.shadowing]
+        names = [{"name": SELF_INVERSION, "label": f"{part.title}_{SELF_INVERSION}"} for part in shadowing]
+        itself = [part.model_copy(update=name) for part, name in zip(shadowing, names, strict=True)]
+        parts = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
+        parts = label_inference.with_label_columns(parts, "vertical", label)
         if _reads_labels(parts):
             labels = {part.label for part in parts}
             further = [Part(name=name) for name in _LABEL_BASELINES if name not in labels]
@@ -238,11 +223,12 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
         return About(
-            dataset=data.name,
+            **facts_of(data, columns=tuple(columns) if tables else ()),
             protocol="vertical",
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
             limits=(
+                *(_not_attacked(spec, data, partition) if tables else ()),
                 *((inversion_in_words(network.bottoms[spec.victim], victim_schema),) if "bottom" in self._own else ()),
                 *as_they_predict({kind: own_parts[kind] for kind in self._own}),
                 *of_some_rows(data, self._table),
@@ -253,15 +239,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             control="Without a hidden layer and with as many features as inputs, the features hold the planted "
             "columns, so a working attack reads nearly all of them.",
             threat_model=_threat_model(spec, data, layout, partition, self.sizes),
-            notes=data.notes,
             marks=marks_of("vertical", spec.attacks, spec.defenses),
             rounds=spec.exposures,
-            rows=len(data.all),
-            target=label,
             label=label if on_labels else None,
             label_attacker="A passive party" if on_labels else None,
-            columns=tuple(columns) if tables else (),
-            sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
                 **dict.fromkeys(("loss", "task_rmse", "queries", "label_epsilon"), Scale(None)),
                 **FEATURE_SCALES,
@@ -275,6 +256,16 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 **({"columns": list(columns)} if tables else {}),
             },
         )
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with the distances within which a number counts as found here."""
+        schema = self.data.schema
+        columns = [
+            column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
+            for column in schema.columns
+        ]
+        return schema.model_copy(update={"columns": tuple(columns)})
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -308,16 +299,16 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
         return model
 
+    def seeds(self, purpose: str) -> list[int]:
+        """Return the seeds of each training for a purpose."""
+        return [stream(self.spec.seed, unit, purpose) % 2**62 for unit in range(self.spec.repetitions)]
+
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings, which run and are attacked side by side."""
         return self.units
 
     def expose(self, configuration: Configuration, units: range) -> VerticalExposure:
-        """Run all trainings of a configuration side by side and return the active party's view.
-
-        Raises:
-            BadInputError: the units are not all of them.
-        """
+        """Run all trainings of a configuration side by side and return the active party's view."""
         if units != range(self.units):
             raise BadInputError(
                 f"trainings of vertical learning are made all at once, {self.units} here; got units {units.start} to "
@@ -326,21 +317,19 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         spec, data, sizes = self.spec, self.data, self.sizes
         defense = self.defenses[configuration.defense]
         # The split is the same under all defenses.
-        both = [
-            split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
-            for unit in range(spec.repetitions)
-        ]
+        seeds = [stream(spec.seed, unit, "split") % 2**32 for unit in range(spec.repetitions)]
+        both = [split(data.all, spec.test_share, seed) for seed in seeds]
         rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
         auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-        order, each = of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
+        order, each = label_inference.of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
         train = Rows(train.cells[each, order], train.labels[each, order])
-        model = self.network(_seeds(spec, "initialisation"), defense)
+        model = self.network(self.seeds("initialisation"), defense)
         learning = _learning(spec, defense)
-        trained = learning.train(model, train, _seeds(spec, "training"))
+        trained = learning.train(model, train, self.seeds("training"))
         if spec.attacked == "trained":
             seen = learning.recall(trained, spec.victim)
         else:
-            seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
+            seen = learning.observe(trained, test, spec.victim, self.seeds("defense")[0], spec.exposures)
         seen, leaked = leak(seen, spec.leaked)
         knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
         seen = seen.of(slice(0, sizes.attacked))
@@ -349,22 +338,13 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             features = list(seen.view.features)
             features[spec.victim] = features[spec.victim].roll(1, 1)
             seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-        trainings = (self.about, spec, learning, trained, seen, test, knowledge, auxiliary, sizes, model)
-        return VerticalExposure(
-            *trainings,
-            data.statistics.target,
-            self.shadowing,
-            swapped=self.swapped,
-            keep_records=spec.keep_records or not self.own,
-            layout=self.layout,
-        )
+        return VerticalExposure(self, learning, trained, seen, test, knowledge, auxiliary, model)
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of all trainings with all parts, from rehearsals on two small shares of the rows.
 
-        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
-        take about as long, so that there is one forecast for all. Attacks with a fixed number of steps take as long in
-        a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
+        All defenses take about as long, so that there is one forecast for all. Attacks with a fixed number of steps
+        take as long in a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
         """
         if "seconds" not in self._forecast:
             rows, sizes = len(self.data.all), self.sizes
@@ -411,14 +391,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
 
     def planted(self, swapped: bool) -> VerticalAudit | None:
-        """Return a control: planted columns behind linear bottom models as wide as their inputs.
+        """Return a control: fair coins, which are all that the passive party holds, behind linear bottom models.
 
-        The same table, which the active party holds whole, and fair coins beside each row, which are all that the
-        passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
-        the features hold the coins; nothing protects them. Attacks on labels guess those of the same trainings. Attacks
-        that are not made for such networks, or are granted what crosses no wire, are left out. None where rows are
-        images, whose halves are the parties' anyway. In the negative control each record comes with the message of
-        another.
+        Features are as many as the coins have inputs, so that they hold the coins; nothing protects them. Attacks that
+        are not made for such networks, or are granted what crosses no wire, are left out. None for images.
         """
         attacks = tuple(
             part
@@ -455,19 +431,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the planted columns, or the labels, where nothing protects them."""
-        if guesses_labels(entry):
+        if label_inference.guesses_labels(entry):
             return getattr(entry.factory, "reads_bare", True)
         # Logits are too few for the planted columns.
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
-
-
-# Rows that one training with all attacks of the default processes in a second.
-_ROWS_A_SECOND = 300
-# Share of the rows above which a rehearsal takes all of them.
-_WORTH_A_SHARE = 0.35
-# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
-_CONTROL_ROWS = 1_200
-_CONTROL_COINS = 4
 
 
 @dataclass(frozen=True)
@@ -551,7 +518,8 @@ def _threat_model(
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{how_many(spec.repetitions, 'training')} with seeds of their own from seed {spec.seed}; intervals are over "
+        "trainings.",
         *(_OF_TABLES if layout is None else (layout.words["figures"],)),
         *_of_labels(entries, sizes),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
@@ -561,7 +529,7 @@ def _threat_model(
 
 def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ...]:
     """Return the threat model of attacks on labels, where there are any."""
-    guessing = [entry for entry in entries if guesses_labels(entry)]
+    guessing = [entry for entry in entries if label_inference.guesses_labels(entry)]
     if not guessing:
         return ()
     active = [entry.name for entry in guessing if "steering" in entry.needs]
@@ -578,63 +546,43 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
 
 @dataclass
 class VerticalExposure(Exposure):
-    """All trainings of a configuration, and the active party's view of the attacked records.
+    """All trainings of a configuration, and the active party's view of the attacked records."""
 
-    Attributes:
-        spec, learning, sizes: settings of the trainings, with numbers of rows by their use.
-        seen: view of the attacked records, and their secret.
-        knowledge: knowledge of an attacker before anything is granted.
-        auxiliary: rows that the attacker may hold whole.
-        shadowing: attacks that train a shadow, by their labels.
-        shadows: their shadows by the same labels, trained once for two readings.
-        swapped: whether attacks on labels, too, get the message of another record: the negative control.
-        keep_records: whether records are kept for the report.
-        layout: layout of rows that are no table; None for tables.
-    """
-
-    about: About
-    spec: VerticalSpec
+    audit: VerticalAudit
     learning: VerticalLearning
     trained: TrainedVertical
     seen: FeatureTranscript[FeatureView]
     test: Rows
-    knowledge: FeatureKnowledge
+    knowledge: FeatureKnowledge  # before anything is granted
     auxiliary: Rows
-    sizes: _Sizes
     start: VerticalModel
-    marginal: Marginal
-    shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
-    shadows: dict[str, ShadowInversion] = field(default_factory=dict)
-    swapped: bool = False
-    keep_records: bool = False
-    layout: VerticalLayout | None = None
+    shadows: dict[str, ShadowInversion] = field(default_factory=dict)  # trained once for two readings
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
         is_training = part.part.name == _TRAINING.name and part.kind == "about"
-        return joined([self.training() if is_training else self.guess(part)], self.about)
+        return joined([self.training() if is_training else self.guess(part)], self.audit.about)
 
     def training(self) -> Outcome:
         """Return the networks' quality."""
         target = self.trained.model.schema.target
-        outputs = self.learning.predict(
-            self.trained, self.test, torch.Generator().manual_seed(self.seeds("defense")[0])
-        )
+        generator = torch.Generator().manual_seed(self.audit.seeds("defense")[0])
+        outputs = self.learning.predict(self.trained, self.test, generator)
         trainings = []
         for k, (predicted, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
             figures = [Measurement.of_unit("loss", None, float(self.trained.losses[k, -1]))]
-            figures += task_figures(target, predicted, true)
+            figures += label_inference.task_figures(target, predicted, true)
             if self.learning.flip is not None and isinstance(target, Discrete):
                 figures.append(Measurement.of_unit("label_epsilon", None, self.learning.flip.epsilon(target.width)))
             trainings.append(Outcome(figures, pictures=[self.picture(self.seen.cells[k])]))
-        quality = joined(trainings, self.about)
+        quality = joined(trainings, self.audit.about)
         if isinstance(target, Discrete) and target.width == 2:
             return replace(quality, measured=[*quality.measured, *self._labels(target.sorted_codes[-1])])
         return quality
 
     def _labels(self, positive: int) -> list[Measurement]:
         """Return figures of the attacked party as an attacker on labels of training, of which it knows some."""
-        view = self.learning.passive(self.trained, self.spec.victim)
+        view = self.learning.passive(self.trained, self.audit.spec.victim)
         count = min(KNOWN_LABELS, self.trained.rows.records // 2)
         true = self.trained.rows.labels == positive
         places = torch.arange(count).expand(len(true), count)
@@ -656,7 +604,7 @@ class VerticalExposure(Exposure):
             return self.labels(part)
         if part.kind == "about":
             guess = self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
-        elif part.kind == "attack" and part.label in self.shadowing:
+        elif part.kind == "attack" and part.label in self.audit.shadowing:
             guess = self.shadow(part.label).guess(seen.view)
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
@@ -664,7 +612,7 @@ class VerticalExposure(Exposure):
             knowledge = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            returned = make_part(registered, part.part)(seen.view, knowledge, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, knowledge, self.audit.seeds("attack"))
             guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
@@ -672,21 +620,21 @@ class VerticalExposure(Exposure):
         """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
         registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
-        victim, labelled = self.spec.victim, self.sizes.labels
+        victim, labelled = self.audit.spec.victim, self.audit.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
-            size, [seed] = min(self.spec.gradient_batch, trained.rows.records), self.seeds("returned")[:1]
-            view = self.learning.passive_batches(trained, victim, size, seed, self.spec.epochs)
+            size, [seed] = min(self.audit.spec.gradient_batch, trained.rows.records), self.audit.seeds("returned")[:1]
+            view = self.learning.passive_batches(trained, victim, size, seed, self.audit.spec.epochs)
         else:
             view = self.returned if trained is self.trained else self.returned_in(trained)
         true = trained.rows.labels[:, : view.records]
-        target, marginal = trained.model.schema.target, self.marginal
+        target, marginal = trained.model.schema.target, self.audit.data.statistics.target
         first = torch.arange(labelled).expand(len(true), labelled)
         begun = time.perf_counter()
-        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.audit.seeds("attack"))
         guess = check_guess(part.part, returned, LabelGuess)
-        return labels_outcome(target, true, guess, labelled, time.perf_counter() - begun)
+        return label_inference.labels_outcome(target, true, guess, labelled, time.perf_counter() - begun)
 
     @cached_property
     def returned(self) -> ReturnedView:
@@ -695,70 +643,62 @@ class VerticalExposure(Exposure):
 
     def returned_in(self, trained: TrainedVertical) -> ReturnedView:
         """Return the passive party's view of some trainings; in the negative control that of other records."""
-        labels, [seed] = self.sizes.labels, self.seeds("returned")[:1]
-        records = min(labels + self.sizes.attacked, trained.rows.records)
-        view = self.learning.passive(trained, self.spec.victim, records, self.spec.epochs, seed)
-        return mixed_up(view, labels) if self.swapped else view
+        labels, [seed] = self.audit.sizes.labels, self.audit.seeds("returned")[:1]
+        records = min(labels + self.audit.sizes.attacked, trained.rows.records)
+        view = self.learning.passive(trained, self.audit.spec.victim, records, self.audit.spec.epochs, seed)
+        return label_inference.mixed_up(view, labels) if self.audit.swapped else view
 
     def steered(self, attack: Attack) -> TrainedVertical:
         """Return the trainings in which the attacked party takes the steps of an active attack."""
-        steering = Steering(self.spec.victim, attack.gamma, attack.most)
-        return replace(self.learning, steering=steering).train(self.start, self.trained.rows, self.seeds("training"))
+        steering = Steering(self.audit.spec.victim, attack.gamma, attack.most)
+        return replace(self.learning, steering=steering).train(
+            self.start, self.trained.rows, self.audit.seeds("training")
+        )
 
     @property
     def first(self) -> FeatureTranscript[FeatureView]:
         """The records whose gradients are granted."""
-        return self.seen.of(slice(0, self.sizes.gradients))
+        return self.seen.of(slice(0, self.audit.sizes.gradients))
 
     def shadow(self, label: str) -> ShadowInversion:
         """Return shadow and InverNet of an attack, trained once for both readings."""
         if label not in self.shadows:
-            attack = self.shadowing[label]
+            attack = self.audit.shadowing[label]
             needs = registry.attacks.of("vertical").entry_of(attack).needs
-            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
+            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.audit.seeds("attack"))
         return self.shadows[label]
 
     def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> Outcome:
         """Return a guess's figures in each training."""
         each = seconds / (seen.view.trainings * seen.view.records)
-        if self.layout is None:
-            outcome = features_outcome(self.knowledge, seen, guess, each, self.keep_records)
+        if self.audit.layout is None:
+            keep_records = self.audit.spec.keep_records or not self.audit.own
+            outcome = features_outcome(self.knowledge, seen, guess, each, keep_records)
         else:
             pictures = [self.picture(cells) for cells in guess.cells]
-            outcome = Outcome(self.layout.measure(seen, guess), each, pictures=pictures)
+            outcome = Outcome(self.audit.layout.measure(seen, guess), each, pictures=pictures)
         queries = torch.full((seen.view.trainings,), guess.queries, dtype=torch.float64)
         return replace(outcome, measured=[*outcome.measured, Measurement("queries", None, queries)])
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
         """Return a picture of the first records; None of tables."""
-        return None if self.layout is None else self.layout.picture(cells)
+        return None if self.audit.layout is None else self.audit.layout.picture(cells)
 
     def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return the knowledge of an attack or baseline, with a channel of its own."""
-        knowledge = self.knowledge
+        knowledge, learning, trained, spec = self.knowledge, self.learning, self.trained, self.audit.spec
+        seeds = {name: self.audit.seeds(name)[0] for name in ("auxiliary", "queries", "gradients")}
         if "auxiliary" in grants:
-            rows = self.learning.auxiliary(
-                self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0], self.spec.exposures
-            )
+            rows = learning.auxiliary(trained, self.auxiliary, spec.victim, seeds["auxiliary"], spec.exposures)
             knowledge = replace(knowledge, auxiliary=rows)
         if "queries" in grants:
-            channel = self.learning.queries(
-                self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0], self.spec.exposures
-            )
+            count = self.audit.sizes.queries
+            channel = learning.queries(trained, spec.victim, count, seeds["queries"], spec.exposures)
             knowledge = replace(knowledge, queries=channel)
         if "gradients" in grants:
-            size = self.spec.gradient_batch
-            gradients = self.learning.gradients(self.trained, self.first, size, self.seeds("gradients")[0])
+            gradients = learning.gradients(trained, self.first, spec.gradient_batch, seeds["gradients"])
             knowledge = replace(knowledge, gradients=gradients)
-        return replace(knowledge, bottom=self.trained.model.bottoms[self.spec.victim]).only(grants)
-
-    def seeds(self, purpose: str) -> list[int]:
-        """Return the seeds of each training for a purpose."""
-        return _seeds(self.spec, purpose)
-
-
-def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
+        return replace(knowledge, bottom=trained.model.bottoms[spec.victim]).only(grants)
 
 
 def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
@@ -772,13 +712,12 @@ def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
 def _check_target(defenses: Mapping[str, VerticalDefense], target: Discrete | Continuous) -> None:
     """Refuse defenses of labels that are not made for this target."""
     for name, defense in defenses.items():
-        check_two_labels(name, defense.returned, target)
+        label_inference.check_two_labels(name, defense.returned, target)
         if defense.flip is not None:
-            defense.flip.epsilon(classes_of(name, target))
+            defense.flip.epsilon(label_inference.classes_of(name, target))
 
 
 def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
-    """Return whether an attack guesses labels."""
     return any(part.column is not None for part in parts if part.kind == "attack")
 
 
@@ -799,11 +738,7 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
 
 
 def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:
-    """Return the layout of rows that are no table, None for a table.
-
-    Raises:
-        BadInputError: the spec has settings that are for tables, or vertical learning cannot use the rows.
-    """
+    """Return the layout of rows that are no table, None for a table."""
     if data.layout is None:
         return None
     if not isinstance(data.layout, VerticalLayout):
@@ -825,14 +760,9 @@ def _rows(tables: Sequence[Table]) -> Rows:
 
 
 def deployment(spec: VerticalSpec) -> Deployment:
-    """Return the threat model of a spec: views and side information of the active party.
-
-    An attack on a known bottom model or on its gradients is granted what it needs: the audit measures what then leaks.
-    """
-    grants = granted(
-        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked, "labels": spec.known_labels},
-        ("bottom", "gradients", "steering"),
-    )
+    """Return the threat model of a spec; the audit measures what leaks of a bottom model or gradients where granted."""
+    rows: dict[Need, float | int | None] = {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}
+    grants = granted({**rows, "labels": spec.known_labels}, ("bottom", "gradients", "steering"))
     blurred = mechanisms("vertical", spec.defenses)
     # A passive party, were it the attacker, sees what comes back to it, record by record or added up over a batch.
     reveals = (*VerticalLearning.reveals, LogitsView if spec.unsplit else ReturnedView, BatchView)

@@ -23,12 +23,7 @@ def _parties(value: object) -> object:
 
 
 class VerticalSpec(Spec):
-    """A spec of an audit of vertical learning.
-
-    Example:
-        >>> VerticalSpec(passive="age", repetitions=1).passive
-        (('age',),)
-    """
+    """A spec of an audit of vertical learning."""
 
     setting: ClassVar[str] = "vertical"
     about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
@@ -60,7 +55,7 @@ Beside every figure stands the best baseline, which holds all but the message.
             "Columns of a passive party, with commas between them, a party each; the active party has the rest.",
             PARTIES,
             "COLUMNS",
-            default="equal shares of each kind of column",
+            default="equal shares of each kind of column, sensitive ones of your table first",
         ),
     ] = ()
     parties: Annotated[
@@ -104,12 +99,10 @@ Beside every figure stands the best baseline, which holds all but the message.
     )
     baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Annotated[
-        Attacked,
-        Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK),
+        Attacked, Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK)
     ] = "held_out"
     exposures: Annotated[
-        Count,
-        Option("Number of times that each held-out record is predicted, and each query answered.", ATTACK),
+        Count, Option("Number of times that each held-out record is predicted, and each query answered.", ATTACK)
     ] = 1
     test_share: Annotated[Fraction, Option("Share of rows that are not trained on.", PARTIES)] = 0.2
     attacked_records: Annotated[

@@ -38,6 +38,7 @@ from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder
+from seepage.text import listed
 from seepage.wire.horizontal import NOT_TRIED, ExactSearch, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.precision import cast_noise
 
@@ -470,17 +471,19 @@ def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
     records, read = len(proof.cells), len(harvest.cells)
     proved, given = int(proof.cells.any(1).sum()), int((proof.given | proof.cells).any(1).sum())
     whole, silent = int(proof.cells.all(1).sum()), int(harvest.traceless.sum())
-    ranks = " and ".join(map(str, harvest.dimensions))
+    rank = f" (rank of the layers' gradients: {listed([str(number) for number in harvest.dimensions])})"
     if not read and exact:
         above = harvest.ceiling is not None and records > harvest.ceiling
-        text = f"estimated: nothing found in layers' gradients of rank {ranks}"
-        return text + f", which tell at most {harvest.ceiling} records apart" * above
+        if not any(harvest.dimensions):
+            return "estimated: the layers' gradients say nothing of any record"
+        tells = f"; the layers' gradients tell at most {harvest.ceiling} records apart" * above
+        return f"estimated: no record was found one by one{tells}{rank}"
     if proved == records:
         return f"all {records} records proved" + f", {records - whole} of them in part" * (whole < records)
     if harvest.complete:
         text = f"all {records} records read, which explains the whole message"
     else:
-        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}"
+        text = f"{read or 'none'} of {records} records read one by one{rank}"
     if given > proved:
         text += f", {given} proved given that {'; '.join(proof.fixed)}"
     else:
