@@ -26,11 +26,12 @@ Direction = Literal["below", "above"]
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure that a paper prints, a rate.
+    """One figure that a paper prints; rates are in [0, 1].
 
-    ``mean`` is over the published units (victims, or trainings), or a figure that no single unit has. ``std`` is the
-    population deviation, None where the table prints none. ``basis`` says where the deviation is from; without one the
-    mean is taken at its word.
+    Attributes:
+        mean: mean over the published units (victims, or trainings), or a figure that no single unit has.
+        std: population standard deviation over the units; None where the table prints none.
+        basis: where the deviation is from; without one the mean is taken at its word.
     """
 
     mean: float
@@ -54,9 +55,10 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean less the printed one, with its 95% interval (Welch).
+    """Our mean less the printed one.
 
-    The interval is of ours alone where the print has no deviation, and None where ours has none.
+    Attributes:
+        low, high: its 95% interval (Welch), of ours alone where the print has no deviation; None where ours has none.
     """
 
     mean: float
@@ -89,6 +91,11 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
 
     Published standard deviations are population ones and are corrected to unbiased ones. A print without a deviation is
     taken at its word: the interval is then Student's, of our mean.
+
+    Example:
+        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
+        >>> round(difference.low, 4), round(difference.high, 4)
+        (-0.0131, 0.0331)
     """
     if ours.mean is None:
         return None
@@ -100,11 +107,20 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
 
 
 def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one; None where ours has no deviation.
+    """Return the margin within which a rate counts as the printed one.
 
     It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
     like means would be found to agree within it with a power of 0.8. Beside a print without a deviation it is the
     coarse one.
+
+    Returns:
+        Margin; None where ours has no deviation.
+
+    Example:
+        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), PublishedFigure(mean=0.8, std=0.05), 50)
+        0.05
+        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), PublishedFigure(mean=0.8, std=0.001), 5)
+        0.02
     """
     std = _deviation(ours)
     if std is None:
@@ -118,6 +134,14 @@ def judge(ours: Estimate, published: PublishedFigure, published_n: int) -> Judge
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: within where
     ``|d| + q se < D``, beyond where ``|d| - q se > D``, open otherwise. A print without a deviation has an error of 0.
     Nothing can be judged where the print's own error is so wide that like means would not be found within D.
+
+    Example:
+        >>> judge(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50).agreement
+        'agrees'
+        >>> judge(Estimate(0.60, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=None), 50)
+        Judgement(agreement='shown below', margin=0.05, direction='below', needed=None)
+        >>> judge(Estimate(0.80, None, None, 3, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
+        Judgement(agreement='open', margin=0.05, direction=None, needed=5)
     """
     std, margin = _deviation(ours), margin_of(ours, published, published_n)
     if ours.mean is None or std is None or margin is None:
