@@ -142,9 +142,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
-    def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
+    def control_on(self: A, data: Dataset, fields: Mapping[str, object], swapped: bool, why: str = "") -> A:
         """Return a control without a defense and without measurements of the task; ``why`` attacks are left out."""
-        common: dict[str, Any] = {
+        common: dict[str, object] = {
             **{"control": False, "gate": None, "keep_records": False},
             "variant": "negative control" if swapped else "positive control",
             **{"repetitions": CONTROL_UNITS, "defenses": (Part(name="none"),)},
@@ -176,7 +176,7 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
     return parts
 
 
-def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
+def with_fields(spec: S, changed: Mapping[str, object]) -> S:
     """Return a spec with other values of some fields, which are not validated; a ``KeyError`` for unknown fields."""
     for name in changed:
         type(spec).model_fields[name]

@@ -69,7 +69,7 @@ _BYTES = 110
 _MOST_RECORDS, _MOST_EPOCHS = 64, 16
 # Name of the test of membership in results.
 MEMBERSHIP = "membership"
-_FEDAVG: Mapping[str, Any] = {"protocol": "fedavg"}
+_FEDAVG: Mapping[str, object] = {"protocol": "fedavg"}
 
 Attack = Callable[..., RecordsGuess]
 # Entries of an encoded row from which fast exact attacks are run beside the others.
