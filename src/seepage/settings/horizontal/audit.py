@@ -38,7 +38,6 @@ from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.records import records_outcome
-from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
@@ -53,7 +52,7 @@ from seepage.settings.setting import (
 )
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, facts_of, table_origin, with_fields
+from seepage.settings.units import CONTROL_UNITS, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
