@@ -45,7 +45,7 @@ class Attack(Protocol):
     Views, knowledge and guesses differ from setting to setting, so that each attack's own signature says their types.
     """
 
-    def __call__(self, *seen: Any, **granted: Any) -> Any:
+    def __call__(self, *seen: object, **granted: object) -> Any:
         """Return a guess."""
 
     if TYPE_CHECKING:

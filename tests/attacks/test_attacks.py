@@ -240,7 +240,10 @@ def test_uncertainty_comes_from_an_ensemble_only() -> None:
 
 def test_options_reach_the_part_they_name() -> None:
     default, faithful = attacks.create("tableak"), attacks.create("tableak", profile="faithful")
-    assert (default.restarts, default.descent) == (30, Descent(iterations=1500, step=0.06, signed=True))
+    assert (default.restarts, default.descent) == (30, Descent(iterations=500, step=0.35, schedule="cosine"))
+    published = Descent(iterations=1500, step=0.06, schedule="constant", signed=True)
+    assert [attacks.create(name).descent for name in ("dlg", "tableak_no_softmax")] == [published, published]
+    assert faithful.descent == published
     assert (default.logits, default.pooling, default.labels) == ("raw", "median", "bias")
     assert (faithful.logits, faithful.pooling, faithful.labels) == ("standardised", "lower_median", "geng")
     assert (default.start, faithful.start) == ("marginals", "symmetric")
@@ -270,7 +273,7 @@ def test_every_switch_changes_what_is_done() -> None:
         {"pooling": "mean"},
         {"pooling": "lower_median"},
         {"signed": False},
-        {"schedule": "cosine"},
+        {"schedule": "constant"},
         {"step": 0.03},
         {"matching": MeanSquared()},
         {"entropy": "counts"},

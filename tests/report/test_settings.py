@@ -261,7 +261,7 @@ def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"], first["mean"]) == ("total", "total", 0.6)
     assert first["closed"] == pytest.approx(0.19 / 0.2)
-    assert "It reads 99% of the labels (a) (guessing: 80%)." in headline(report).words
+    assert "It reads 99% of the labels (a; guessing: 80%)." in headline(report).words
     assert "Leakage of the label: total." in report.summary()
     assert "labels" in report.figures
     text = io.StringIO()
@@ -274,7 +274,7 @@ def test_a_label_that_another_party_attacks_stands_apart() -> None:
     report = _with_label(label_attacker="A bystander")
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"]) == ("none", "total")
-    assert "A bystander reads 99% of the labels (a) (guessing: 80%): total." in headline(report).words
+    assert "A bystander reads 99% of the labels (a; guessing: 80%): total." in headline(report).words
     assert "The label a: a bystander reads 99.0%" in report.summary()
     assert "Of 100 cells that guessing misses, 5 are read" in read(render([report], {}))["verdict"]
 

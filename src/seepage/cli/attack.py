@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -45,7 +45,7 @@ def attack(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
     *,
-    given: Any,
+    given: dict[str, object],
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
 ) -> None:
     """Reconstruct the records behind captured updates, without knowing them.

@@ -192,7 +192,7 @@ def _value(text: str) -> object:
         tree = parse(f"value: {text}", "").plain()
     except DocumentError:
         return text
-    return tree["value"] if set(tree) == {"value"} else text
+    return tree["value"] if isinstance(tree, dict) and set(tree) == {"value"} else text
 
 
 def _mapping(field: SpecField, text: str) -> dict[str, object]:

@@ -280,7 +280,7 @@ class _Reader:
             for item in each(value, self._mistakes)
         ]
 
-    def _value(self, field: SpecField, value: Node) -> Any:
+    def _value(self, field: SpecField, value: Node) -> object:
         if field.kind in ("path", "text") and value.value == "":
             value.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
             return None

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -45,7 +44,7 @@ class Node:
     source: str | None = None
     path: str = ""
 
-    def plain(self) -> Any:
+    def plain(self) -> object:
         """Return the value without lines."""
         if isinstance(self.value, list):
             return [node.plain() for node in self.value]

@@ -59,6 +59,8 @@ class Ball(NamedTuple):
         return Ball(self.mid @ weight.mid.T, rad + drift)
 
 
+# What an operation of the network takes: tensors and numbers.
+Operand = Tensor | float | int
 # Sources of derivatives beside layers.
 ROW, BLUR = "", "~"
 
@@ -73,7 +75,7 @@ class Value(NamedTuple):
     value: Ball
     slopes: dict[str, Ball]
 
-    def each(self, way: Callable[[Tensor], Any]) -> list[Value]:
+    def each(self, way: Callable[[Tensor], Tensor | Sequence[Tensor]]) -> list[Value]:
         """Return the bounds of what rearranges or adds up entries, one for each result."""
         many = lambda t: t if isinstance(t, (tuple, list)) else (t,)  # noqa: E731
         value = [many(way(part)) for part in self.value]
@@ -163,7 +165,7 @@ class Trace(TorchFunctionMode):
             raise RefusedError("the network uses a tensor that is not followed")
         return value
 
-    def constant(self, thing: Any) -> Ball:
+    def constant(self, thing: Operand) -> Ball:
         """Return a constant, with what a parameter may drift."""
         fixed = torch.as_tensor(thing).detach().double()
         drift, rounded = self.drift.get(self.names.get(id(thing), "")), (fixed.float().double() - fixed).abs()
@@ -297,11 +299,11 @@ class Trace(TorchFunctionMode):
                 return [value]
         raise RefusedError(f"the operation {name} of the network is not bounded")
 
-    def _row(self, thing: Any) -> Value:
+    def _row(self, thing: Operand) -> Value:
         held = self.of(thing)
         return Value(self.constant(thing), {}) if held is None else held
 
-    def _sum(self, one: Any, other: Any, sign: float) -> Value:
+    def _sum(self, one: Operand, other: Operand, sign: float) -> Value:
         left, right = self._row(one), self._row(other)
         value = left.value.plus(right.value, sign)
         slopes = {
@@ -357,7 +359,7 @@ _OF_TWO = {"add", "sub", "radd", "rsub", "iadd", "isub", "mul", "rmul", "imul", 
 _SAME_TYPE = (torch.float32, torch.float64)
 
 
-def _check_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_options(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Refuse an operation with options that its bound does not heed."""
     kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
     # A tensor may say the type of another, too.
@@ -368,11 +370,13 @@ def _check_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 _OPTIONS = {"leaky_relu": ("negative_slope", "inplace"), "elu": ("alpha", "inplace"), "softplus": ("beta", "threshold")}
+# Values of options, which are numbers, flags and names.
+_Option = float | int | str
 _CANCELLING = ("gelu", "silu", "mish", "elu")
 _USUAL = {"approximate": "none", "alpha": 1.0, "beta": 1, "threshold": 20}
 
 
-def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+def _curved(value: Value, name: str, args: Sequence[_Option], kwargs: Mapping[str, _Option]) -> Value:
     least, most, bend = _CURVES[name]
     if len(args) > len(_OPTIONS.get(name, ("inplace",))):
         raise RefusedError(f"the options of {name} are not bounded")
@@ -406,7 +410,9 @@ def _clamped(value: Value, min: float | int | None = None, max: float | int | No
     return value.mapped(Ball(mid.clamp(low, high), torch.where(beyond, 0.0, rad)), lambda s: s.times(slope))
 
 
-def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Value:
+def _normed(
+    value: Value, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Value:
     """Return bounds behind a layer normalisation, whose derivative is a projection divided by the deviation."""
     mid, rad = value.value
     deviation = mid.var(-1, correction=0, keepdim=True).sqrt() - rad.square().mean(-1, keepdim=True).sqrt()

@@ -7,7 +7,7 @@ what its inputs are off. An operation without a rule is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -38,9 +38,11 @@ _WHOLE = 2.0**24
 # Threshold of a softplus from which on it is its argument within rounding.
 _SMOOTH = 17
 _aten = torch.ops.aten
+# What operations compute with: bounds, exact tensors, and numbers.
+_Operand = Ball | Tensor | float | int
 
 
-def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
+def followed(function: Callable[..., object], *inputs: Tensor) -> Callable[..., Any]:
     """Return a computation in double precision that returns a ``Ball`` for each tensor that a function returns.
 
     ``inputs`` have the shapes and types that all others will have in a client's own run.
@@ -101,27 +103,27 @@ class _Followed(fx.Interpreter):
             raise RefusedError(f"the operation {name} of the client part is not bounded")
         return rule(*args, **kwargs)
 
-    def _add(self, left: Any, right: Any, alpha: float | int = 1.0) -> Ball:
+    def _add(self, left: _Operand, right: _Operand, alpha: float | int = 1.0) -> Ball:
         return _rounded(_ball(left).plus(_ball(right), alpha), _ball(left).most + abs(alpha) * _ball(right).most)
 
-    def _sub(self, left: Any, right: Any, alpha: float | int = 1.0) -> Ball:
+    def _sub(self, left: _Operand, right: _Operand, alpha: float | int = 1.0) -> Ball:
         return self._add(left, right, -alpha)
 
-    def _mul(self, left: Any, right: Any) -> Ball:
+    def _mul(self, left: _Operand, right: _Operand) -> Ball:
         return _rounded(_ball(left).times(_ball(right)), _ball(left).most * _ball(right).most)
 
-    def _div(self, left: Any, right: Any) -> Ball:
+    def _div(self, left: _Operand, right: _Operand) -> Ball:
         return self._mul(left, _ball(right).inverse())
 
-    def _reciprocal(self, at: Any) -> Ball:
+    def _reciprocal(self, at: _Operand) -> Ball:
         return self._div(1.0, at)
 
-    def _pow(self, at: Any, power: float | int) -> Ball:
+    def _pow(self, at: _Operand, power: float | int) -> Ball:
         if power not in (1, 2, 3):
             raise RefusedError(f"the power {power} of the client part is not bounded")
         return _ball(at) if power == 1 else self._mul(at, self._pow(at, power - 1))
 
-    def _mm(self, left: Any, right: Any) -> Ball:
+    def _mm(self, left: _Operand, right: _Operand) -> Ball:
         one, two = _ball(left), _ball(right)
         width = one.mid.shape[-1]
         rad = (one.rad + roundings(width) * one.most) @ two.most + width * TINY
@@ -129,36 +131,36 @@ class _Followed(fx.Interpreter):
 
     _bmm = _mm
 
-    def _addmm(self, bias: Any, left: Any, right: Any) -> Ball:
+    def _addmm(self, bias: _Operand, left: _Operand, right: _Operand) -> Ball:
         return self._add(bias, self._mm(left, right))
 
-    def _sum(self, at: Any, *dims: Any, **kwargs: Any) -> Ball:
+    def _sum(self, at: _Operand, *dims: Any, **kwargs: Any) -> Ball:
         part = _ball(at)
         return _rounded(Ball(*(one.sum(*dims, **kwargs) for one in part)), part.most.sum(*dims, **kwargs))
 
-    def _mean(self, at: Any, *dims: Any, **kwargs: Any) -> Ball:
+    def _mean(self, at: _Operand, *dims: Any, **kwargs: Any) -> Ball:
         part = _ball(at)
         return _rounded(Ball(*(one.mean(*dims, **kwargs) for one in part)), part.most.mean(*dims, **kwargs))
 
-    def _var(self, at: Any, dims: Any, correction: float | int = 1.0) -> Ball:
+    def _var(self, at: _Operand, dims: Sequence[int], correction: float | int = 1.0) -> Ball:
         apart = self._sub(at, self._mean(at, dims, keepdim=True))
         count = math.prod(apart.mid.shape[dim] for dim in dims)
         return self._mul(self._mean(self._mul(apart, apart), dims), count / (count - correction))
 
-    def _rsqrt(self, at: Any) -> Ball:
+    def _rsqrt(self, at: _Operand) -> Ball:
         return self._div(1.0, self.call_function(_aten.sqrt.default, (at,), {}))
 
-    def _relu(self, at: Any) -> Ball:
+    def _relu(self, at: _Operand) -> Ball:
         part = _ball(at)
         return Ball(part.mid.relu(), torch.where(part.mid < -part.rad, 0.0, part.rad))
 
-    def _where(self, chosen: Any, yes: Any, no: Any) -> Ball:
+    def _where(self, chosen: _Operand, yes: _Operand, no: _Operand) -> Ball:
         by, one, two = _ball(chosen), _ball(yes), _ball(no)
         either = torch.maximum(one.rad, two.rad) + (one.mid - two.mid).abs()
         rad = torch.where(by.rad > 0, either, torch.where(by.mid, one.rad, two.rad))
         return Ball(torch.where(by.mid, one.mid, two.mid), rad)
 
-    def _abs(self, at: Any) -> Ball:
+    def _abs(self, at: _Operand) -> Ball:
         return Ball(_ball(at).mid.abs(), _ball(at).rad)
 
 
@@ -184,7 +186,7 @@ def _in_double(thing: Any) -> Any:
     return torch.float64 if thing is torch.float32 else thing
 
 
-def _ball(thing: Any) -> Ball:
+def _ball(thing: _Operand) -> Ball:
     if isinstance(thing, Ball):
         return thing
     fixed = torch.as_tensor(thing)
@@ -192,7 +194,7 @@ def _ball(thing: Any) -> Ball:
     return Ball(fixed, torch.zeros_like(fixed))
 
 
-def _any(thing: Any, wanted: Callable[[Any], bool]) -> bool:
+def _any(thing: object, wanted: Callable[[object], bool]) -> bool:
     return wanted(thing) or (isinstance(thing, (list, tuple)) and any(_any(one, wanted) for one in thing))
 
 

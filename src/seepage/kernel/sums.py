@@ -7,9 +7,9 @@ import math
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from operator import mul
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ Path = tuple[float | int, ...]
 Reading = tuple[tuple[Path, int], ...]
 Vector = tuple[float, ...]
 Shares = tuple[int, ...]
-Some = TypeVar("Some", bound=Any)
+Some = TypeVar("Some", bound=Sized)
 
 
 class Grown(NamedTuple):

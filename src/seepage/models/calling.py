@@ -103,8 +103,8 @@ def watched(
     layers: list[LayerRun] = []
     replaced = replaced or {}
 
-    def record(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
-        def hook(_: nn.Module, entering: tuple[Any, ...], returned: Tensor) -> Tensor:
+    def record(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def hook(_: nn.Module, entering: tuple[Tensor, ...], returned: Tensor) -> Tensor:
             returned = replaced.get(name, returned)
             layers.append(LayerRun(name, entering[0], returned))
             return returned

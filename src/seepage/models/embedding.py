@@ -267,7 +267,7 @@ def _beside(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([t.reshape(len(t), -1) if t.dim() < 2 else t for t in tensors], 1)
 
 
-def _bound(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
+def _bound(func: object, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     if func is functional.one_hot:
         return dict(zip(("input", "num_classes"), args, strict=False)) | {
             ("input" if name in ("input", "tensor", "self") else name): value for name, value in kwargs.items()
@@ -275,7 +275,7 @@ def _bound(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> di
     return dict(_SIGNATURE.bind(*args, **kwargs).arguments)
 
 
-def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Tensor, int]:
+def _index_and_rows(func: object, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Tensor, int]:
     """Return the index of a look-up and the number of rows of its table."""
     given = _bound(func, args, kwargs)
     if func is functional.one_hot:
@@ -294,7 +294,7 @@ def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, objec
     return given["input"], len(given["weight"])
 
 
-def _table(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object], like: Tensor) -> Tensor:
+def _table(func: object, args: tuple[Any, ...], kwargs: Mapping[str, object], like: Tensor) -> Tensor:
     given = _bound(func, args, kwargs)
     if func is functional.one_hot:
         return torch.eye(given["num_classes"], dtype=like.dtype, device=like.device)

@@ -182,7 +182,7 @@ def _convolution(
     return parts[:, 0] if parts.shape[1] == 1 else parts, weight.flatten(1), bias, False
 
 
-_FORMS: dict[Callable[..., Any], Callable[..., _LinearParts | None]] = {
+_FORMS: dict[Callable[..., object], Callable[..., _LinearParts | None]] = {
     functional.linear: _linear,
     torch.addmm: _added,
     torch.einsum: _einsum,

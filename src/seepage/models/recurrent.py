@@ -36,7 +36,7 @@ def by_formula(module: nn.Module) -> nn.Module:
     return copy
 
 
-def _form(part: nn.Module) -> Callable[..., Any] | None:
+def _form(part: nn.Module) -> Callable[..., object] | None:
     """Return the formula of a layer, None where it has another one or runs by it already."""
     if "forward" in vars(part):
         return None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from seepage.lazy import LazyModule
 from seepage.tabular.encoder import Encoder, Scaling
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
-from seepage.wire.forest import Forest, Objective, Tree, read_forest
+from seepage.wire.forest import Forest, ModelFile, Objective, Tree, read_forest
 from seepage.wire.trees import Cuts, FileMessage, HistogramMessage
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Boosting:
     base_score: float | None = None
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, str | int | float]:
         """Parameters for ``xgboost.train``."""
-        given: dict[str, Any] = {
+        given: dict[str, str | int | float] = {
             "objective": self.objective,
             "tree_method": "hist",
             "max_depth": self.depth,
@@ -301,7 +301,7 @@ def cyclic(
 
 
 def _by_files(
-    parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting, turns: Any
+    parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting, turns: Callable[[int], Iterable[int]]
 ) -> tuple[xgboost.Booster, list[FileMessage]]:
     check_installed()
     # In bins, rows would pass through other clients' trees by the bins' ends.
@@ -312,7 +312,7 @@ def _by_files(
         score = 0.5 if recipe.objective != "reg:squarederror" else float(np.mean(np.concatenate(labels)))
     parameters = {**recipe.parameters, "base_score": score}
     outputs = recipe.classes if recipe.objective == "multi:softprob" else 1
-    content: dict[str, Any] | None = None
+    content: ModelFile | None = None
     own: list[list[int]] = [[] for _ in parts]
     before: list[list[int]] = [[] for _ in parts]
     total = 0
@@ -334,11 +334,11 @@ def _by_files(
     return model, [FileMessage(forest, tuple(o), tuple(b)) for o, b in zip(own, before, strict=True)]
 
 
-def _bytes(content: dict[str, Any]) -> bytearray:
+def _bytes(content: ModelFile) -> bytearray:
     return bytearray(json.dumps(content).encode())
 
 
-def _appended(content: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _appended(content: ModelFile, new: ModelFile) -> ModelFile:
     """Return a model with the trees of another one behind its own, as Flower's server aggregates them."""
     model, further = (forest["learner"]["gradient_booster"]["model"] for forest in (content, new))
     trees = len(model["trees"])

@@ -12,12 +12,11 @@ from rich.text import Text
 
 from seepage.assessment.row import ResultRow
 from seepage.report.cells import truth_and_guess
-from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
+from seepage.report.frames import Record, Setting, is_error, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult
 from seepage.report.summary import summary
 from seepage.report.terminal import figures, make_table
-from seepage.report.tolerances import tolerances
 from seepage.results.checks.finding import Finding, Severity
 from seepage.results.examples import Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict

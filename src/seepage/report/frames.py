@@ -12,12 +12,13 @@ from jaxtyping import Bool, Float
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import ratio
 from seepage.assessment.row import Record, ResultRow
-from seepage.report.tolerances import tolerance
 from seepage.results.checks.finding import Finding
 from seepage.results.tiers import settings, strongest_row
 from seepage.results.verdict import GRAVITY, INCOMPLETE, UNKNOWN, graver, gravest, pick, strongest, verdict
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.formats import DAYS
+from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
+from seepage.text import clean
 
 Setting = tuple[int | None, str]
 BINS = 10
@@ -383,3 +384,23 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
         **shown,
         **{name: value for name, value in measured.items() if value is not None},
     }
+
+
+def tolerances(schema: Schema, most: int = 12) -> str:
+    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers."""
+    numbers = [
+        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+    ]
+    if not numbers:
+        return ""
+    more = f" and {len(numbers) - most} more columns, see the report" if len(numbers) > most else ""
+    return f"A number counts as read within its tolerance: {', '.join(numbers[:most])}{more}."
+
+
+def tolerance(column: Column) -> str:
+    """Return the distance within which a cell counts as read; a category has to be the very one."""
+    if not isinstance(column, Continuous):
+        return "exact"
+    # The distance between two dates is one of days.
+    unit = "days" if column.unit == DAYS else (column.unit or "").partition(",")[0]
+    return f"±{column.tolerance:.3g} {clean(unit, 24)}".strip()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
@@ -152,7 +152,7 @@ def load_run(folder: Path) -> RunFolder:
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
 
 
-def _checked(path: Path, check: Callable[[Any], T], content: object) -> T:
+def _checked(path: Path, check: Callable[[object], T], content: object) -> T:
     try:
         return check(content)
     except ValidationError as error:

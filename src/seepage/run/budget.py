@@ -46,7 +46,7 @@ class Budget:
         """Return a cache that computes nothing for which there is no time, by the longest computation so far."""
         longest = 0.0
 
-        def timed(identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
+        def timed(identity: Mapping[str, Json], make: Callable[[], object] | None) -> Any:
             nonlocal longest
             if make is None or self.left < longest + self._report:
                 return cache(identity, None)

@@ -70,7 +70,7 @@ class Run:
     units: tuple[int, ...]
     seconds: float | None
     settings: Mapping[str, Any]
-    knowledge: Mapping[str, Any]
+    knowledge: Mapping[str, object]
     losses: tuple[float | None, ...] = ()
     evidence: Evidence | None = None
     failures: tuple[Failure, ...] = ()

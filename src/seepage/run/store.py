@@ -188,7 +188,7 @@ class Store:
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
-    def setup(self, identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
+    def setup(self, identity: Mapping[str, Json], make: Callable[[], object] | None) -> Any:
         """Return JSON values that are computed once and stored; None for those not stored without ``make``."""
         key = digest_of(identity)
         rows = self._rows("SELECT content FROM setups WHERE key = ?", key)

@@ -58,7 +58,7 @@ class Setting:
         return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
 
 
-def _resolved(at: Any) -> Any:
+def _resolved(at: object) -> object:
     if not isinstance(at, str):
         return at
     module, _, name = at.partition(":")

@@ -28,7 +28,7 @@ class Lever:
     strongest: float | int
     whole: bool = False
     mechanism: str | None = None  # names of a defense's mechanisms with ``+`` between them; the lever's name if None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     strengths: tuple[tuple[str, ...], ...] = ()  # path to each option that is set, such as ``("noise_multiplier",)``
     spec_field: str | None = None  # field of the spec that is set to the strength; None for a defense
     key: str | None = None  # of the field, where it is a mapping
@@ -75,9 +75,7 @@ class Lever:
             name = self.name if self.mechanism is None else self.mechanism
             defense = Part(name=name, options=self._options(strength), label=self.words(strength))
             return {"defenses": (defense,), **self.beside}
-        value: Any = strength
-        if self.key is not None:
-            value = {**getattr(spec, self.spec_field), self.key: strength}
+        value = strength if self.key is None else {**getattr(spec, self.spec_field), self.key: strength}
         return {self.spec_field: value, **self.beside}
 
     def applied(self, spec: S, strength: float | int) -> S:

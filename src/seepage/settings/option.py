@@ -91,8 +91,8 @@ class SpecField:
     name: str
     option: Option
     kind: Kind
-    annotation: Any
-    item: Any
+    annotation: object
+    item: object
     info: FieldInfo
 
     @property
@@ -160,7 +160,7 @@ def _field(name: str, info: FieldInfo) -> SpecField:
     return SpecField(name, option, kind, annotation, item, info)
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation: object) -> object:
     """Return a type without metadata and without None."""
     while True:
         origin = get_origin(annotation)
@@ -175,7 +175,7 @@ def _bare(annotation: Any) -> Any:
             return annotation
 
 
-def _kind(annotation: Any) -> Kind:
+def _kind(annotation: object) -> Kind:
     origin = get_origin(annotation) or annotation
     if origin is Literal:
         return "choice"

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, NotRequired, TypedDict, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -99,7 +99,14 @@ _PLAIN = (bool, int, float, str, bytes, list, tuple, set, frozenset, Mapping, Pa
 _AND = "+"
 
 
-def read_part(text: str) -> dict[str, Any]:
+class WrittenPart(TypedDict):
+    """Name and options of a part; options of a combination are by mechanism."""
+
+    name: str
+    options: NotRequired[dict[str, Any]]
+
+
+def read_part(text: str) -> WrittenPart:
     """Return name and options of a part that is written as text: ``name`` or ``name:{option: value}``, joined by ``+``.
 
     Example:
@@ -130,7 +137,7 @@ def _apart(text: str) -> list[str]:
     return pieces
 
 
-def _mechanism(text: str, whole: str) -> dict[str, Any]:
+def _mechanism(text: str, whole: str) -> WrittenPart:
     name, colon, options_text = text.strip().partition(":{")
     try:
         options = load_yaml("{" + options_text, loader=_Options) if colon else {}
@@ -144,7 +151,7 @@ def _mechanism(text: str, whole: str) -> dict[str, Any]:
     return {"name": name, "options": options} if options else {"name": name}
 
 
-def _together(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _together(mechanisms: Sequence[Mapping[str, Any]]) -> WrittenPart:
     options = {mechanism["name"]: mechanism["options"] for mechanism in mechanisms if mechanism.get("options")}
     return {"name": _AND.join(mechanism["name"] for mechanism in mechanisms), "options": options}
 
@@ -166,7 +173,7 @@ def as_part(value: object) -> object:
     return {**{key: option for key, option in value.items() if key not in options}, "options": options}
 
 
-def _all(value: Mapping[str, object]) -> dict[str, Any]:
+def _all(value: Mapping[str, object]) -> dict[str, object]:
     """Return a combination that is written as ``{all: [{name: ..., ...}, ...], label: ...}``."""
     more = [key for key in value if key not in ("all", "label")]
     if more:

@@ -337,7 +337,7 @@ class Audit(ABC, Generic[S]):
 
 # Called with everything that determines some JSON values and a function that computes them; without the function,
 # values that are not stored are None.
-Cache = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
+Cache = Callable[[Mapping[str, Json], Callable[[], object] | None], Any]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -471,7 +472,7 @@ class Spec(Plain):
 
     @field_validator("*")
     @classmethod
-    def _known_parts(cls, value: Any, info: Any) -> object:
+    def _known_parts(cls, value: Any, info: ValidationInfo) -> object:
         field = fields_of(cls)[str(info.field_name)]
         if field.option.parts is None:
             return value
@@ -562,7 +563,7 @@ class Spec(Plain):
         return registered.of(cls.setting) if registered.settings() else registered
 
     @classmethod
-    def of(cls: type[S], **values: Any) -> S:
+    def of(cls: type[S], **values: object) -> S:
         """Return a spec of plain values; one ``BadInputError`` names all that are unusable."""
         spec = cls.attempt(values)
         if isinstance(spec, list):
@@ -620,7 +621,7 @@ class Spec(Plain):
         return Policy(missing=self.missing, day_first=self.day_first, **steered)
 
     @classmethod
-    def read_beside(cls, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    def read_beside(cls, values: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
         """Return the fields ``beside`` and ``only`` of the policy, where a setting reads more than the table."""
         return {}
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+from torch import Tensor
+
 from seepage import registry
 from seepage.assessment.measurement import joined_figures
 from seepage.datasets import Dataset
@@ -24,6 +26,7 @@ from seepage.sources import own_code
 S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
 A = TypeVar("A", bound="UnitsAudit[Any, Any]")
+G = TypeVar("G")
 
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
 _LONGEST_REHEARSAL_SECONDS = 6.5
@@ -142,9 +145,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
-    def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
+    def control_on(self: A, data: Dataset, fields: Mapping[str, object], swapped: bool, why: str = "") -> A:
         """Return a control without a defense and without measurements of the task; ``why`` attacks are left out."""
-        common: dict[str, Any] = {
+        common: dict[str, object] = {
             **{"control": False, "gate": None, "keep_records": False},
             "variant": "negative control" if swapped else "positive control",
             **{"repetitions": CONTROL_UNITS, "defenses": (Part(name="none"),)},
@@ -176,7 +179,7 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
     return parts
 
 
-def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
+def with_fields(spec: S, changed: Mapping[str, object]) -> S:
     """Return a spec with other values of some fields, which are not validated; a ``KeyError`` for unknown fields."""
     for name in changed:
         type(spec).model_fields[name]
@@ -312,3 +315,22 @@ def extrapolated(small: float, double: float, times: float) -> float:
     """
     slope = max(double - small, 0.0)
     return small + slope * (times - 1)
+
+
+def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
+    """Return a guess of the type that a setting takes, with ``cells`` of these sizes along first and last axis."""
+    if not isinstance(guess, kind):
+        raise BadInputError(
+            f"{part.title!r} returned an object of type {type(guess).__name__} where "
+            f"{kind.__module__}.{kind.__name__} is expected; return one."
+        )
+    cells = getattr(guess, "cells", None)
+    if sizes is not None and isinstance(cells, Tensor):
+        (first, rows), *_, (last, columns) = sizes.items()
+        if cells.ndim != 3 or (cells.shape[0], cells.shape[-1]) != (rows, columns) or not cells.is_floating_point():
+            raise BadInputError(
+                f"{part.title!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
+                f"float64 of shape ({first}, record, {last}) = ({rows}, records, {columns}); decode encoded rows "
+                "(Encoder.decode), one column a cell."
+            )
+    return guess

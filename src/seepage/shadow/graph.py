@@ -53,7 +53,7 @@ class Graph:
 
     def part(self, nodes: np.ndarray) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Return the features of some nodes and the propagation between them: ``D^-1/2 (A + I) D^-1/2``."""
-        joined: Any = self.edges[nodes][:, nodes] + sparse.eye_array(len(nodes), format="csr")
+        joined = self.edges[nodes][:, nodes] + sparse.eye_array(len(nodes), format="csr")
         root = np.asarray(joined.sum(1)).ravel() ** -0.5
         return _rows(self.features[nodes]), _rows(joined.multiply(root[:, None]).multiply(root[None, :]))
 
@@ -63,13 +63,14 @@ def _rows(matrix: Any) -> sparse.csr_array:
     return rows.astype(np.float32)
 
 
-def _shape(matrix: Any) -> tuple[int, int]:
+def _shape(matrix: sparse.csr_array) -> tuple[int, int]:
+    assert matrix.shape is not None
     return int(matrix.shape[0]), int(matrix.shape[1])
 
 
 def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
     """Return a block-diagonal sparse matrix."""
-    joined: Any = sparse.block_diag(of, format="coo")
+    joined = sparse.block_diag(of, format="coo")
     places = torch.from_numpy(np.stack([joined.row, joined.col]).astype(np.int64))
     data = torch.from_numpy(joined.data)
     return torch.sparse_coo_tensor(places, data, joined.shape, check_invariants=True).coalesce()

@@ -197,7 +197,7 @@ class Schema(BaseModel):
         """Return a copy, with other values of some fields."""
         copied = super().model_copy(update=update, deep=deep)
         # What follows from the columns is found anew.
-        attributes: dict[str, Any] = vars(copied)
+        attributes: dict[str, object] = vars(copied)
         for name in attributes.keys() - type(self).model_fields:
             del attributes[name]
         return copied

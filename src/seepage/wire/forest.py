@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
@@ -14,12 +14,58 @@ from jaxtyping import Float, Float32, Int, Shaped
 from seepage.errors import BadInputError
 
 Objective = Literal["binary:logistic", "multi:softprob", "reg:squarederror"]
+_OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 # Fields of a tree that say more than how it predicts.
 FIELDS = ("sum_hessian", "base_weights", "loss_changes")
 # As in xgboost: second derivatives do not fall below this.
 _LEAST_HESSIAN = np.float32(1e-16)
 # Each class has a margin of its own: more fill the memory.
 _MOST_CLASSES = 10_000
+
+
+class TreeFile(TypedDict):
+    """What is read of a tree of xgboost's JSON, whose parameters are text; the further ``FIELDS`` may be left out."""
+
+    tree_param: dict[str, str]
+    categories: NotRequired[list[int]]
+    left_children: list[int]
+    right_children: list[int]
+    split_indices: list[int]
+    split_conditions: list[float]
+    sum_hessian: NotRequired[list[float]]
+    base_weights: NotRequired[list[float]]
+    loss_changes: NotRequired[list[float]]
+    id: int
+
+
+class TreesFile(TypedDict):
+    """The trees of a model, the class of each, and the number of them after each round."""
+
+    trees: list[TreeFile]
+    tree_info: list[int]
+    iteration_indptr: list[int]
+    gbtree_model_param: dict[str, str]
+
+
+class BoosterFile(TypedDict):
+    """A booster of trees."""
+
+    name: str
+    model: TreesFile
+
+
+class LearnerFile(TypedDict):
+    """What a model learns and by which booster."""
+
+    gradient_booster: BoosterFile
+    objective: dict[str, str]
+    learner_model_param: dict[str, str]
+
+
+class ModelFile(TypedDict):
+    """A model in xgboost's JSON."""
+
+    learner: LearnerFile
 
 
 @dataclass(frozen=True)
@@ -154,7 +200,7 @@ class Forest:
         return replace(self, trees=tuple(replace(tree, **none) for tree in self.trees))
 
 
-def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tree file") -> Forest:
+def read_forest(content: ModelFile | str | bytes, origin: str = "the tree file") -> Forest:
     """Return the ensemble of an xgboost model in JSON, as text or parsed; refuse other trees with BadInputError."""
     if isinstance(content, str | bytes):
         try:
@@ -177,7 +223,7 @@ def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tre
         ) from error
 
 
-def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
+def _forest(learner: LearnerFile, origin: str) -> Forest:
     booster = learner["gradient_booster"]
     if booster["name"] != "gbtree":
         raise BadInputError(
@@ -188,10 +234,8 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     if objective == "multi:softmax":
         # The same trees; only predictions differ.
         objective = "multi:softprob"
-    if objective not in get_args(Objective):
-        raise BadInputError(
-            f"{origin} descends {objective!r}; give a model of one of {', '.join(get_args(Objective))}."
-        )
+    if objective not in _OBJECTIVES:
+        raise BadInputError(f"{origin} descends {objective!r}; give a model of one of {', '.join(_OBJECTIVES)}.")
     about = learner["learner_model_param"]
     if int(about.get("num_target", 1)) > 1:
         raise BadInputError(f"{origin} learns {about['num_target']} targets at once; give a model of one target.")
@@ -220,7 +264,7 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     return Forest(objective, scores, rounds, trees, columns)
 
 
-def _tree(content: Mapping[str, Any], output: int, origin: str) -> Tree:
+def _tree(content: TreeFile, output: int, origin: str) -> Tree:
     if content.get("categories"):
         raise BadInputError(
             f"{origin} splits on sets of categories (enable_categorical); such splits are not read here, so train on "

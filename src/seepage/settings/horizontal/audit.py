@@ -38,7 +38,6 @@ from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.records import records_outcome
-from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
@@ -53,7 +52,7 @@ from seepage.settings.setting import (
 )
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, facts_of, table_origin, with_fields
+from seepage.settings.units import CONTROL_UNITS, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
 from seepage.versions import installed
@@ -70,7 +69,7 @@ _BYTES = 110
 _MOST_RECORDS, _MOST_EPOCHS = 64, 16
 # Name of the test of membership in results.
 MEMBERSHIP = "membership"
-_FEDAVG: Mapping[str, Any] = {"protocol": "fedavg"}
+_FEDAVG: Mapping[str, object] = {"protocol": "fedavg"}
 
 Attack = Callable[..., RecordsGuess]
 # Entries of an encoded row from which fast exact attacks are run beside the others.

@@ -297,6 +297,6 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         return 1 if self.training is None else self.training.attacked_rounds
 
 
-def make_spec(**values: Any) -> HorizontalSpec:
+def make_spec(**values: object) -> HorizontalSpec:
     """Return a spec of horizontal learning, or a ``BadInputError`` whose one paragraph names all that is wrong."""
     return HorizontalSpec.of(**values)

@@ -23,8 +23,8 @@ from seepage.settings.part import make_part
 from seepage.settings.pooled.data import PooledData
 from seepage.settings.pooled.parts import PooledDefense, estimates_shares, views_of
 from seepage.settings.pooled.spec import PooledSpec, pair
-from seepage.settings.returned import check_guess
 from seepage.settings.setting import Outcome, PlannedPart
+from seepage.settings.units import check_guess
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.stacked import Dense
 from seepage.wire.pooled import (

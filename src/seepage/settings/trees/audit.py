@@ -25,12 +25,20 @@ from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, make_part, mechanisms_of
 from seepage.settings.records import records_outcome
-from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.trees.spec import TreesSpec
-from seepage.settings.units import UnitsAudit, facts_of, joined, planned, rehearsed_exposure, rows_identity, with_fields
+from seepage.settings.units import (
+    UnitsAudit,
+    check_guess,
+    facts_of,
+    joined,
+    planned,
+    rehearsed_exposure,
+    rows_identity,
+    with_fields,
+)
 from seepage.tabular.schema import Discrete
 from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess

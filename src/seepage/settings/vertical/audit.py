@@ -46,12 +46,12 @@ from seepage.settings import labels as label_inference
 from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
-from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitsAudit,
+    check_guess,
     facts_of,
     joined,
     of_some_rows,

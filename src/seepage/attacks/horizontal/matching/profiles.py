@@ -11,7 +11,7 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.errors import check_choice, unknown_name
 
 # Each differs from the other only where the official code does something that weakens the attack.
-_PROFILES: dict[str, dict[str, Any]] = {
+_PROFILES: dict[str, dict[str, object]] = {
     "default": {},
     "faithful": {
         **{"logits": "standardised", "start": "symmetric", "pooling": "lower_median", "decoding": "nearest"},
@@ -20,7 +20,7 @@ _PROFILES: dict[str, dict[str, Any]] = {
 }
 # Rows of valid form stand large steps that shrink: 500 of them read what 1,500 of the published size do. Unconstrained
 # rows (Inverting Gradients, Deep Gradient Leakage) lose by them. Chosen on victims outside every reported figure.
-_VALID_ROWS: dict[str, Any] = {"iterations": 500, "step": 0.35, "schedule": "cosine"}
+_VALID_ROWS: dict[str, object] = {"iterations": 500, "step": 0.35, "schedule": "cosine"}
 
 
 def reconstruction(profile: Profile = "default", **options: object) -> Reconstruction:
