@@ -8,7 +8,7 @@ import pytest
 from seepage import datasets
 from seepage.datasets.own import own_table
 from seepage.errors import BadInputError
-from seepage.report.tolerances import tolerances
+from seepage.report.frames import tolerances
 from seepage.run.store import Store
 from seepage.settings.vertical.audit import VerticalAudit, partition_of
 from seepage.settings.vertical.spec import VerticalSpec

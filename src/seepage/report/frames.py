@@ -386,10 +386,15 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     }
 
 
-def tolerances(schema: Schema, most: int = 12) -> str:
-    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers."""
+def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> str:
+    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers.
+
+    ``attacked`` names the columns that are attacked; all if empty.
+    """
     numbers = [
-        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+        f"{clean(column.name, 32)} {tolerance(column)}"
+        for column in schema.columns
+        if isinstance(column, Continuous) and (not attacked or column.name in attacked)
     ]
     if not numbers:
         return ""
