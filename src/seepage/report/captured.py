@@ -105,7 +105,9 @@ def _of_update(recovered: Recovered) -> Section:
         *([] if recovered.guess.regime is None else [f"method: {recovered.guess.regime[0]}"]),
         *recovered.notes,
     ]
-    title = f"{settings['attack']} on an update of {how_many(settings['batch_size'], 'record')}"
+    records = settings["batch_size"]
+    assert isinstance(records, int)
+    title = f"{settings['attack']} on an update of {how_many(records, 'record')}"
     words = f"{settings['protocol']}, model {clean(settings['model'])}"
     return Section("read", title, [words], [clean(fact, 300) for fact in facts])
 
