@@ -64,7 +64,7 @@ class ResultRow:
     status: str = "ok"
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
-    knowledge: Mapping[str, object] = field(default_factory=dict)
+    knowledge: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_attack(self) -> bool:

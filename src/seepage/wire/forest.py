@@ -200,7 +200,7 @@ class Forest:
         return replace(self, trees=tuple(replace(tree, **none) for tree in self.trees))
 
 
-def read_forest(content: ModelFile | str | bytes, origin: str = "the tree file") -> Forest:
+def read_forest(content: ModelFile | Mapping[str, Any] | str | bytes, origin: str = "the tree file") -> Forest:
     """Return the ensemble of an xgboost model in JSON, as text or parsed; refuse other trees with BadInputError."""
     if isinstance(content, str | bytes):
         try:
@@ -223,7 +223,7 @@ def read_forest(content: ModelFile | str | bytes, origin: str = "the tree file")
         ) from error
 
 
-def _forest(learner: LearnerFile, origin: str) -> Forest:
+def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     booster = learner["gradient_booster"]
     if booster["name"] != "gbtree":
         raise BadInputError(
