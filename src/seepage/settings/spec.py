@@ -20,7 +20,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -472,7 +471,7 @@ class Spec(Plain):
 
     @field_validator("*")
     @classmethod
-    def _known_parts(cls, value: Any, info: ValidationInfo) -> object:
+    def _known_parts(cls, value: Any, info: Any) -> object:
         field = fields_of(cls)[str(info.field_name)]
         if field.option.parts is None:
             return value
