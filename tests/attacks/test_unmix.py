@@ -275,7 +275,7 @@ def test_a_batch_as_large_as_the_layers_are_wide_is_estimated_as_tableak_does() 
     ours, theirs = (made(restarts=3, iterations=5)(ran.view, knowledge, [7]) for made in (unmix, tableak))
     torch.testing.assert_close(ours.cells, theirs.cells)
     assert ours.regime is not None
-    assert ours.regime[0].startswith("estimated: nothing found")
+    assert ours.regime[0].startswith("estimated: no record was found one by one")
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from functools import cache
 from importlib import resources
 
@@ -79,6 +80,8 @@ def named(line: dict[str, str]) -> bool:
 def test_a_document_has_the_settings_of_its_caption(line: dict[str, str]) -> None:
     if line["field"] == "classes" and "health" in line["where"]:
         pytest.skip("reads 171,067 rows")
+    if line["field"] == "classes" and "crime" in line["where"] and "SEEPAGE_DATA" not in os.environ:
+        pytest.skip("the data set is not bundled")
     found = audits(line)
     assert found, "no audit of the first run is there"
     if line["printed"] and not line["ours"]:

@@ -116,9 +116,7 @@ def test_memory_is_forecast_before_anything_is_tried(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("seepage.run.size.installed_memory", lambda: 16 * 10**9)
     [large] = prepare_all([spec()])
-    with pytest.raises(
-        BadInputError, match=r"'tableak' would hold about \d+ GB in 2 process\(es\), more than the 16 GB"
-    ):
+    with pytest.raises(BadInputError, match=r"'tableak' would hold about \d+ GB in 2 processes, more than the 16 GB"):
         check_memory([large], 2)
     check_memory(prepare_all([spec(allow_large=True)]), 2)
     small = prepare_all([setting("horizontal").spec.of(dataset="german", batch_sizes=[8, 128])])
