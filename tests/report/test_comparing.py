@@ -104,7 +104,7 @@ def test_only_figures_of_the_same_point_are_paired(runs: tuple[Path, Path], tmp_
         ]
 
     one, two = (edited(runs[0], tmp_path / str(size), only(size)) for size in (1, 2))
-    with pytest.raises(BadInputError, match="at batch size 1 tableak.*at batch size 2 tableak"):
+    with pytest.raises(BadInputError, match=r"at batch size 1 tableak.*at batch size 2 tableak"):
         compare_runs(load_run(one), load_run(two))
     found = compare_runs(load_run(runs[0]), load_run(edited(runs[0], tmp_path / "more", more)))
     assert {one["batch_size"] for one in found.records} == {2}
