@@ -160,7 +160,7 @@ def _check_claims(claims: list[tuple[object, object, object]], commitments: list
 def _witness(records: list[Any], declared: Declaration, classes: int) -> tuple[Tensor, Tensor]:
     """Return opened records as the kernel takes them."""
 
-    def number(value: float, low: float = -math.inf, high: float = math.inf) -> float:
+    def number(value: float | int, low: float = -math.inf, high: float = math.inf) -> float:
         ensure(type(value) in (int, float) and low <= value <= high, "a cell or label is no value of its column")
         ensure(float(value) == value, "a cell or label has more digits than a number in double precision")
         return float(value)
