@@ -50,9 +50,12 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     best = max(fine, key=lambda record: _worth(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {_of_100(before)}"
-    words = [f"Use {_name(result, best)}: at most {_of_100(best['upper'])} {missed} are read{instead}."]
-    cost = _cost(task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED)))
-    return [*words, *_open_columns(result, [best]), cost, search]
+    now, then = task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED))
+    use = f"Use {_name(result, best)}:"
+    if _useless(now, then):
+        use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
+    words = f"{use} at most {_of_100(best['upper'])} {missed} are read{instead}."
+    return [words, *_open_columns(result, [best]), _cost(now, then), search]
 
 
 def missed_by_guessing(result: AuditResult) -> str:
@@ -149,9 +152,17 @@ def _cost(task: Record | None, before: Record | None) -> str:
     apart = apart and (task["task_high"] < before["task_low"] or before["task_high"] < task["task_low"])
     clearly = "" if apart else ", which these trainings do not tell from none"
     words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
-    if _learnt(task) or not _learnt(before):
+    if not _useless(task, before):
         return words
     return f"{words} That is no better than always giving the same answer: the model has learnt nothing."
+
+
+def _useless(task: Record | None, before: Record | None) -> bool:
+    """Return whether a model learns nothing under a defense, and something without one."""
+    judged = all(each is not None and each["task"] is not None for each in (task, before))
+    if not judged or task is None or before is None or min(task["task_n"], before["task_n"]) < LEAST_TRAININGS:
+        return False
+    return _learnt(before) and not _learnt(task)
 
 
 def _learnt(task: Record) -> bool:
