@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import resource
 from pathlib import Path
+
+from recommend import processor_seconds
 
 import seepage
 from seepage.settings.part import Part
@@ -34,11 +35,6 @@ CASES = (
     ("adult", "fedsgd", 8, "none", "inverting_gradients", 6),
     ("german", "fedsgd", 8, "none", "dlg", 6),
 )
-
-
-def processor_seconds() -> float:
-    """Return the processor time of this process and its children."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def measured(case: tuple[str, str, int, str, str, int], descent: tuple[int, float, str]) -> dict[str, object]:

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from seepage.report.advice import keeps_below
 from seepage.report.frames import Record, is_error, setting_of, task_name
 from seepage.report.result import AuditResult
+from seepage.results.checks.wording import few_of
 from seepage.results.verdict import INCOMPLETE, UNDEFENDED, UNKNOWN, gravest
 from seepage.settings.option import fields_of
-from seepage.text import clean, listed, lowered, percent, points
+from seepage.text import clean, how_many, listed, lowered, percent, points
 
 # Share of the gap to certainty below which leakage is called low.
 ENOUGH = 0.2
 # Trainings below which a difference of the task is not judged.
 LEAST_TRAININGS = 3
-# Columns that a sentence names.
-_NAMED = 3
 
 
 def what_to_do(result: AuditResult) -> list[str]:
@@ -75,12 +74,10 @@ def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
     wide = [clean(name, 40) for name in dict.fromkeys(exceeding) if name in names]
     if not wide:
         return []
-    more = f" and {len(wide) - _NAMED} more" if len(wide) > _NAMED else ""
-    some = ", ".join(wide[:_NAMED])
     flag = fields_of(type(result.audit.spec))[result.audit.spec.repeats].flag
     return [
-        f"That is all cells together: below {100 * ENOUGH:.0f} is not shown for {len(wide)} of {len(names)} sensitive "
-        f"column{'s' if len(names) != 1 else ''} ({some}{more}); {flag} narrows it."
+        f"That is all cells together: below {100 * ENOUGH:.0f} is not shown for {len(wide)} of "
+        f"{how_many(len(names), 'sensitive column')} ({listed(few_of(wide))}); {flag} narrows it."
     ]
 
 
@@ -159,10 +156,10 @@ def _cost(task: Record | None, before: Record | None) -> str:
 
 def _useless(task: Record | None, before: Record | None) -> bool:
     """Return whether a model learns nothing under a defense, and something without one."""
-    judged = all(each is not None and each["task"] is not None for each in (task, before))
-    if not judged or task is None or before is None or min(task["task_n"], before["task_n"]) < LEAST_TRAININGS:
+    if task is None or before is None or task["task"] is None or before["task"] is None:
         return False
-    return _learnt(before) and not _learnt(task)
+    few = min(task["task_n"], before["task_n"]) < LEAST_TRAININGS
+    return not few and _learnt(before) and not _learnt(task)
 
 
 def _learnt(task: Record) -> bool:

@@ -9,13 +9,13 @@ from seepage.report.cells import truth_and_guess
 from seepage.report.frames import setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
+from seepage.results.checks.wording import few_of
 from seepage.results.examples import Cell
 from seepage.tabular.infer import Inferred
 from seepage.text import clean, listed
 
 # Cells of the example record, those of sensitive columns first.
 _CELLS = 5
-_NAMES = 3
 
 
 def not_tested(result: AuditResult) -> str:
@@ -32,9 +32,7 @@ def left_out(inferred: Inferred | None) -> list[str]:
     names = [clean(column.name) for column in columns if column.taken == "left out"]
     if not names:
         return []
-    more = len(names) - _NAMES
-    shown = f"{', '.join(names[:_NAMES])} and {more} more" if more > 0 else listed(names)
-    return [f"Left out of the audit: {shown}."]
+    return [f"Left out of the audit: {listed(few_of(names))}."]
 
 
 def example(result: AuditResult) -> Grid | None:

@@ -120,12 +120,8 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
             )
     if limits.passed:
         worst = max(standings, key=lambda standing: standing.upper)
-        doubts = {
-            finding.code: lowered(finding.title)
-            for finding in findings
-            if finding.code == _NO_CONTROL and _concerns(finding, limits)
-        }
-        caveats = [f"{title} ({code})" for code, title in doubts.items()]
+        unproved = [finding for finding in findings if finding.code == _NO_CONTROL and _concerns(finding, limits)]
+        caveats = [f"{lowered(finding.title)} ({finding.code})" for finding in unproved[:1]]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
             where = clean(place(where_of(aside[0]), audit.about.size), 120)
             caveats.append(f"jobs of {where} failed, which is not deployed")

@@ -583,10 +583,10 @@ class _ColumnReading:
 
     def _says_pairs(self) -> bool:
         """Return whether nearly all cells are two numbers with a slash, neither of them always a month."""
+        if self.distinct <= self.policy.discrete_at_most:
+            return False
         pairs = [(match, count) for value, count in self.counts.items() if (match := _PAIR.fullmatch(str(value)))]
-        if self.distinct <= self.policy.discrete_at_most or 20 * sum(n for _, n in pairs) < 19 * sum(
-            self.counts.values()
-        ):
+        if 20 * sum(count for _, count in pairs) < 19 * sum(self.counts.values()):
             return False
         sides = (max(int(match[side]) for match, _ in pairs) for side in (1, 2))
         return all(largest > _MONTHS for largest in sides)
