@@ -208,6 +208,9 @@ def test_a_control_for_which_there_was_no_time_is_no_broken_one() -> None:
     left_out = row(mean=None, status="left_out", baseline=None)
     assert found("SEEP004", facts(control=[left_out])) == []
     assert len(found("SEEP005", facts(control=[left_out]))) == 1
+    [both] = found("SEEP005", facts([row(), row(attack="dlg")], control=[left_out]))
+    assert both.message.startswith(f"There was no time for it ({left_out.attack}). It plants nothing that the attack")
+    assert "could read (dlg)." in both.message
 
 
 @pytest.mark.parametrize(

@@ -89,11 +89,13 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
         if (row := facts.control_row(name)) is None or row.status == "left_out"
     ]
     if without:
-        late = [name for name in without if (row := facts.control_row(name)) is not None and row.status == "left_out"]
-        why = "It plants nothing that the attack could read" if not late else "There was no time for it"
-        why = why if facts.audit.spec.control else "It was switched off"
+        unfit = [name for name in without if facts.control_row(name) is None]
+        late = [name for name in without if name not in unfit]
+        reasons = {"There was no time for it": late, "It plants nothing that the attack could read": unfit}
+        reasons = reasons if facts.audit.spec.control else {"It was switched off": without}
+        why = ". ".join(f"{reason} ({few(names)})" for reason, names in reasons.items() if names)
         yield Fault(
-            f"{why} ({few(without)}). Nothing shows that these attacks work on this table at all: where they find "
+            f"{why}. Nothing shows that these attacks work on this table at all: where they find "
             "little, the attack may be at fault.",
             tuple(Where(attack=name) for name in without),
             # A gate passes a deployment because little leakage was shown.
