@@ -36,6 +36,7 @@ from seepage.results.rows import lifts_of, rows_of, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
+from seepage.run.memory import keep_freed_memory
 from seepage.run.plan import Plan, make_plan
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
@@ -129,6 +130,7 @@ def run_all(
             "a document with the key recommend asks what to change, which an audit does not answer; run it with "
             "'seepage recommend' (in Python seepage.recommend), or take the key out."
         )
+    keep_freed_memory()
     budget = audits[0].spec.time_budget if budget is None and audits else budget
     alone = machines is None and all(audit.spec.workers == 1 for audit in audits)
     timed = None if budget is None else Budget(budget, alone)
