@@ -31,6 +31,7 @@ from seepage.report.report import Report, verdicts_of
 from seepage.results.checks.every import run_checks
 from seepage.results.checks.facts import Facts
 from seepage.results.gate import check_gate, decide
+from seepage.results.longer import Longer, longer
 from seepage.results.proofs import contradicted, withdrawn
 from seepage.results.rows import lifts_of, rows_of, write_results
 from seepage.run.budget import Budget
@@ -162,12 +163,14 @@ def run_all(
         limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
         left = None if timed is None else timed.for_jobs(trains)
         runs = run_audits(all_audits, store, listener, plan, left, limits, machines, clock)
+        affords = (lambda _: True) if timed is None else (lambda seconds: timed.for_jobs(trains) > seconds)
+        more = [longer(audit, runs[i], store.setup, affords, listener.started) for i, audit in enumerate(audits)]
         cache = store.setup if timed is None else timed.within(store.setup)
         further = [audit.further_rows(cache, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
             write_provenance(folder, store, private)
-    reports = _reports(audits, all_audits, places, runs, further, limits, plan, origin)
+    reports = _reports(audits, all_audits, places, runs, further, limits, plan, origin, more)
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
         rows = [row for report in reports for row in report.rows]
@@ -200,6 +203,7 @@ def _reports(
     limits: Mapping[int, Limits],
     plan: Plan,
     origin: Mapping[str, object],
+    more: Sequence[list[Longer]] = (),
 ) -> list[Report]:
     """Return the reports of audits that were run with their controls behind them."""
     reports = []
@@ -211,12 +215,13 @@ def _reports(
         rows = [*rows_of(audit, own), *further[i]]
         at = [places.get((i, kind)) for kind in ("positive", "negative")]
         positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
-        facts = Facts(audit, rows, own, positive, negative, wrong)
+        twice = more[i] if more else []
+        facts = Facts(audit, rows, own, positive, negative, wrong, twice)
         findings = run_checks(facts)
         if i in limits and wrong:
             limits[i].certified.clear()
         decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
-        reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong))
+        reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong, twice))
     return reports
 
 

@@ -17,6 +17,7 @@ from seepage.results.checks.facts import Facts, Gap, in_words
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
+from seepage.results.longer import Longer
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.limits import deployed
 from seepage.run.runner import Run
@@ -44,6 +45,7 @@ class AuditResult:
     origin: Mapping[str, object] = field(default_factory=dict)
     decision: Decision | None = None
     contradicted: Mapping[Where, float] = field(default_factory=dict)
+    longer: Sequence[Longer] = ()
 
     @property
     def left_out(self) -> bool:
@@ -126,7 +128,7 @@ class AuditResult:
     @cached_property
     def facts(self) -> Facts:
         """What checks read."""
-        return Facts(self.audit, self.rows, self.runs, self.control, self.negative, self.contradicted)
+        return Facts(self.audit, self.rows, self.runs, self.control, self.negative, self.contradicted, self.longer)
 
     @property
     def not_applicable(self) -> dict[str, str]:

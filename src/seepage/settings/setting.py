@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from seepage import registry
 from seepage.digests import Json
 from seepage.settings.catalogue import deployment_of
+from seepage.settings.part import make_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -302,6 +304,10 @@ class Audit(ABC, Generic[S]):
     def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the options of a part, as plain values for results."""
         return {**self.about.settings, "options": part.part.options}
+
+    def instance(self, part: PlannedPart) -> object:
+        """Return an attack, ready to use."""
+        return make_part(registry.attacks.of(self.setting), part.part)
 
     def control(self) -> Audit | None:
         """Return the positive control: leakage planted on this table that the attacks must find; None without one."""

@@ -10,6 +10,7 @@ from seepage.results.checks.facts import Facts
 from seepage.results.checks.finding import Where
 from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
+from seepage.text import how_many, listed
 
 # On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an
 # eighth of the loss they start from. One that is left with half of it did not get anywhere near.
@@ -17,6 +18,8 @@ _LEFT = 0.5
 # Largest share of the loss's whole decrease in the last tenth of the steps. A descent that has arrived jitters by some
 # hundredths either way; one at an even pace would have a tenth.
 _LATE = 0.05
+# Largest rise of the share of cells at twice the steps; one training or three victims vary by as much.
+_RISE = 0.02
 
 
 @check("SEEP002", "error", "An attack did not converge", "descent")
@@ -55,6 +58,23 @@ def stopped_early(facts: Facts) -> Iterator[Fault]:
             f"The last tenth of the steps contributes this share of all that the loss fell: {few(cases)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",
             tuple(where for where, _ in falling),
+        )
+
+
+@check("SEEP031", "warning", "An attack reads more at twice its steps", "longer")
+def not_arrived(facts: Facts) -> Iterator[Fault]:
+    """The strongest attack, run once more with twice its steps, reads more than two points more of the same cells."""
+    rises = [result for result in facts.longer if result.at_twice - result.read > _RISE]
+    if rises:
+        cases = [
+            f"{place(result.where, facts.size)} reads {share(result.at_twice)} instead of {share(result.read)} with "
+            f"{listed([f'{name} {number}' for name, number in result.options.items()])} "
+            f"({how_many(result.units, facts.audit.spec.unit)})"
+            for result in rises
+        ]
+        yield Fault(
+            f"{few(cases)}. Its figures are lower bounds: give it more steps until they no longer change.",
+            tuple(result.where for result in rises),
         )
 
 

@@ -17,6 +17,7 @@ from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import Where
 from seepage.results.checks.wording import where_of
+from seepage.results.longer import Longer
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
@@ -24,7 +25,7 @@ from seepage.settings.threat_model import applicability
 from seepage.text import listed
 
 # Facts that a check reads beside the rows of results.
-Need = Literal["table", "gradient", "descent", "proofs", "repetitions"]
+Need = Literal["table", "gradient", "descent", "proofs", "repetitions", "longer"]
 # Reason why a default attack lacks evidence where nothing can be planted for it.
 NO_CONTROL = "no positive control suits it"
 # Share of sound audits whose negative control raises a false alarm.
@@ -68,6 +69,7 @@ class Facts:
 
     ``contradicted`` are attacks whose certificates the truth contradicts, and the share of certified cells that are
     wrong: a mistake in seepage, after which nothing counts as certified.
+    ``longer`` are results of the strongest attacks at twice their steps.
     """
 
     audit: Audit
@@ -76,6 +78,7 @@ class Facts:
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
     contradicted: Mapping[Where, float] = field(default_factory=dict)
+    longer: Sequence[Longer] = ()
 
     @cached_property
     def _probe(self) -> Probe | None:
@@ -103,6 +106,8 @@ class Facts:
             return "messages were captured, so that neither a control nor a further repetition can be run"
         if need == "descent" and not self.courses:
             return "no attack that was run descends a loss of its own"
+        if need == "longer" and not self.longer:
+            return "the strongest attack takes no number of steps, or no time was left to double it"
         if need == "proofs" and not any(run.evidence is not None and run.evidence.regime for run in self.runs):
             return "no attack that was run proves anything"
         return None

@@ -180,18 +180,22 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         }
         return {**identity, "swapped": True} if self.swapped else identity
 
+    def instance(self, part: PlannedPart) -> Attack:
+        """Return an attack or a baseline, ready to use."""
+        return self.instances.get(part.label) or _attack(self.spec, part.part)
+
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""
         if part.kind != "attack":
             return _BASELINE_GROUP
         # What an attack optimises together anyway.
-        restarts = int(getattr(self.instances[part.label], "restarts", 1))
+        restarts = int(getattr(self.instance(part), "restarts", 1))
         fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
         return max(1, min(fit, _GROUP[self.where]))
 
     def memory(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the bytes of a search from all random starts at once, or of the client's own pass over its batch."""
-        restarts = int(getattr(self.instances[part.label], "restarts", 1)) if part.kind == "attack" else 1
+        restarts = int(getattr(self.instance(part), "restarts", 1)) if part.kind == "attack" else 1
         rows = self.group(configuration, part) * restarts * self.protocol(configuration).records
         return rows * self.subject.encoder.width * _BYTES
 
@@ -330,7 +334,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
         if part.kind == "about":
             return {"non_members": self.spec.non_members, **arguments_of(self.membership)}
-        instance = self.instances[part.label]
+        instance = self.instance(part)
         return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
 
     def _sees(self, configuration: Configuration) -> str:
@@ -361,7 +365,7 @@ class HorizontalExposure(Exposure):
         spec, subject = audit.spec, audit.subject
         schema, statistics = subject.dataset.schema, subject.dataset.statistics
         seeds = [stream(spec.seed, unit, "starts" if is_attack else "baseline") for unit in self.units]
-        attack = audit.instances[part.label]
+        attack = audit.instance(part)
         if is_attack and _in_rounds(subject, audit.protocol(self.configuration)):
             attack = cast("Attack", OverRounds(attack))
         reports = is_attack and progress is not None and takes(attack, "progress")
