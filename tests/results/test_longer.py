@@ -17,7 +17,8 @@ _SMALL: dict[str, Any] = {"workers": 1, "device": "cpu", "seed": 5, "baselines":
 
 
 def audited(**options: Any) -> Report:
-    return seepage.audit("german", **{**_SMALL, "batch_sizes": 4, "victims": 3, **options})
+    chosen: dict[str, Any] = {**_SMALL, "batch_sizes": 4, "victims": 3, **options}
+    return seepage.audit("german", **chosen)
 
 
 def accuracy(report: Report) -> float:
@@ -60,7 +61,8 @@ def test_a_run_that_is_continued_has_its_result_stored(tmp_path: Path, monkeypat
 
 def test_other_settings_double_what_their_attacks_call_steps() -> None:
     gia = {"name": "gia", "options": {"steps": 20}}
-    options: dict[str, Any] = {"setting": "vertical", "repetitions": 1, "baselines": "constant", "epochs": 1}
-    [result] = seepage.audit("german", **{**_SMALL, **options, "attacks": gia}).longer
+    few: dict[str, Any] = {"repetitions": 1, "baselines": "constant", "epochs": 1}
+    options: dict[str, Any] = {**_SMALL, **few, "setting": "vertical", "attacks": gia}
+    [result] = seepage.audit("german", **options).longer
     assert (result.options, result.units) == ({"steps": 40}, 1)
     assert steps_of(attacks.of("vertical").create("uifv_qa")) == {"steps": 1000, "epochs": 60}
