@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -15,6 +16,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
+from seepage.captures.transcribing import Ids
 from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.dataset import Dataset
@@ -170,6 +172,26 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     assert "bottom model" in unnamed.not_tried["layer_inversion"]
     published = TranscriptAttack(training, attacks=["esa", "gia"], truth=truth).run()
     assert all("top model" in reason for reason in published.not_tried.values())
+
+
+@pytest.mark.parametrize("ids", [np.arange(60), pd.Series(range(60)), list(np.arange(60)), torch.arange(60)])
+def test_a_server_that_holds_labels_alone_attacks_one_party_of_three(tmp_path: Path, ids: Ids) -> None:
+    others = [name for name in ROWS.schema.names if name not in PRIVATE]
+    partition = by_names(ROWS.schema, [(), PRIVATE, others])
+    model = vertical_mlp(partition, [0], bottom=(), features=9, top=(8,))
+    result = VerticalLearning(epochs=2, batch_size=16).train(model, Rows(ROWS.cells[None], ROWS.labels[None]), [0])
+    labels = with_ids([TARGET]).assign(id=range(60))
+    writer = TranscriptWriter(tmp_path / "labels", ROWS.schema, PRIVATE, "vertical", labels, loss="sum")
+    writer.exchange(ids, result.sent[1][0], result.back[1][0])
+    training = read_transcript(tmp_path / "labels")
+    assert training.schema.names == PRIVATE
+    assert training.own is not None
+    assert training.own[2]
+    truth = table(tmp_path / "truth.csv", with_ids().assign(id=range(60)))
+    known = table(tmp_path / "known.csv", with_ids(ids=range(20)).assign(id=range(20)))
+    found = TranscriptAttack(training, attacks=["ridge_sa"], truth=truth, known=known).run()
+    assert value(found, "ridge_sa", "accuracy", None) > value(found, "ridge_sa", "accuracy", None, "baseline")
+    assert value(found, "ridge_sa", "accuracy", "cause") == 1.0
 
 
 def test_the_passive_party_reads_labels_of_a_transcript(vertical: Path, tmp_path: Path) -> None:

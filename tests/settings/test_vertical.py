@@ -10,6 +10,8 @@ from seepage.datasets.own import own_table
 from seepage.errors import BadInputError
 from seepage.report.frames import tolerances
 from seepage.run.store import Store
+from seepage.settings.part import Part
+from seepage.settings.units import with_fields
 from seepage.settings.vertical.audit import VerticalAudit, partition_of
 from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.infer import Policy
@@ -121,6 +123,23 @@ def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     assert "records of training" in " ".join(VerticalAudit(spec, DATA).threat_model())
 
 
+def test_an_active_party_that_holds_labels_alone_reads_the_others() -> None:
+    names = DATA.schema.names
+    few = {"attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1], "repetitions": 1}
+    spec = SPEC.model_copy(update={**few, "passive": (names[:3], names[3:]), "parties": 3})
+    audit = VerticalAudit(spec, DATA)
+    assert "the top model and 0 columns, and receives the features of every party" in audit.about.threat_model[0]
+    network = audit.network([0], audit.defenses["none"])
+    assert network.features(network.encoded(DATA.train.cells[None]))[0].shape == (1, len(DATA.train), 0)
+    baselines = (*SPEC.baselines, Part(name="own_columns"))
+    by = {
+        (r.attack, r.metric, r.column): r
+        for r in measured(VerticalAudit(with_fields(spec, {"baselines": baselines}), DATA), Store(None))
+    }
+    assert by["uifv_sa", "accuracy", None].mean > by["constant", "accuracy", None].mean + 0.1
+    assert by["own_columns", "accuracy", None].mean < by["uifv_sa", "accuracy", None].mean
+
+
 @pytest.mark.long
 def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -> None:
     spec = SPEC.model_copy(update={"attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1]})
@@ -137,7 +156,6 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
     [
         ({"passive": ["a", "a"]}, "'a' is named 2 times by party 1"),
         ({"passive": [["a"], ["a", "b"]]}, "'a' is held 2 times, by parties 1 and 2"),
-        ({"passive": ["a", "b", "n", "mine", "alone"]}, "party 0 of 2 holds no column"),
         ({"passive": [["a"], []]}, "party 2 of 3 holds no column"),
         ({"passive": ["t"]}, "labels are the active party's"),
         ({"victim": 0}, "which is the attacker itself"),

@@ -46,7 +46,6 @@ def test_the_active_party_takes_what_the_others_leave() -> None:
         ([["discrete_0"]], "at least two parties"),
         ([(), ["discrete_0"], ["discrete_0"]], "'discrete_0' is held 2 times, by parties 1 and 2"),
         ([["discrete_0"], ["discrete_1"]], "no party holds"),
-        ([(), list(SCHEMA.names)], "party 0 of 2 holds no column"),
         ([(), ["discrete_0"], []], "party 2 of 3 holds no column"),
         ([(), ["label"]], "labels are the active party's"),
         ([(), ["discrete_9"]], "did you mean"),
@@ -55,6 +54,14 @@ def test_the_active_party_takes_what_the_others_leave() -> None:
 def test_parties_that_do_not_fit_the_columns_are_refused(parties: list[list[str]], message: str) -> None:
     with pytest.raises(BadInputError, match=re.escape(message)):
         by_names(SCHEMA, parties)
+
+
+def test_an_active_party_may_hold_labels_alone() -> None:
+    split = by_names(SCHEMA, [(), list(SCHEMA.names[:3]), list(SCHEMA.names[3:])])
+    assert [schema.names for schema in split.schemas] == [(), SCHEMA.names[:3], SCHEMA.names[3:]]
+    assert split.schemas[0].target == SCHEMA.target
+    with pytest.raises(BadInputError, match="party 0 of 2 holds no column once"):
+        by_shares(distinct(rows=4, continuous=0, discrete=1).schema, [0.3, 0.7])
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.6], [1.0], [0.0, 1.0], [-0.5, 1.5], [True, 0.0]])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import save
@@ -17,7 +18,7 @@ from seepage.files import write_whole
 from seepage.models.states import as_state
 from seepage.tabular.schema import Schema
 
-Ids = Sequence[int] | Sequence[str] | Tensor
+Ids = Sequence[int] | Sequence[str] | Tensor | np.ndarray | pd.Series | pd.Index
 
 
 class TranscriptWriter:
@@ -29,7 +30,8 @@ class TranscriptWriter:
     Args:
         private: columns of the attacked party; all of them where it is a client that holds all (``topology``).
         setting: ``split`` or ``vertical``.
-        own: the attacker's own columns with the column of ids; None where it gives none.
+        own: the attacker's own columns with the column of ids; None where it gives none. In vertical learning labels
+            alone will do, and columns of further parties are left out.
         about: further fields of ``TranscriptDescription``, such as ``topology``, ``model``, ``options``, ``loss`` or
             ``defense``.
 
@@ -66,6 +68,12 @@ class TranscriptWriter:
         self._about = described = as_description(values, "the description of the transcript")
         check_columns(described, schema)
         if own is not None:
+            if setting == "vertical":
+                # Columns of further passive parties are neither attacked here nor the attacker's.
+                there = {*described.private, *own.columns}
+                schema = schema.model_copy(
+                    update={"columns": tuple(column for column in schema.columns if column.name in there)}
+                )
             names = [described.id, *(name for name in schema.names if name not in described.private)]
             lacking = [name for name in names if name not in own.columns]
             if lacking:
@@ -201,7 +209,9 @@ def _saved(module: nn.Module) -> bytes:
 
 def _as_ids(ids: Ids) -> Tensor:
     """Return ids as a tensor: whole numbers, or rows of UTF-8 bytes that are filled up with zeros."""
-    listed = ids.tolist() if isinstance(ids, Tensor) else list(ids)
+    values = ids.reshape(-1).tolist() if isinstance(ids, Tensor | np.ndarray) else list(ids)
+    # A list may hold numbers of numpy.
+    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
     if listed and all(isinstance(identifier, str) for identifier in listed):
         encoded = [str(identifier).encode() for identifier in listed]
         width = max(map(len, encoded)) or 1

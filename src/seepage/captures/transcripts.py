@@ -154,6 +154,8 @@ class RecordedTraining:
         labelled = self.about.setting == "vertical" and self.schema.target.name in open_table(file).names
         if labelled:
             columns.append(self.schema.target)
+        if not columns:
+            return None
         rows, cells = read_cells(file, columns, self.about.id, "the attacker's own columns")
         lacking = [identifier for identifier in self.ids if identifier not in rows]
         if lacking:
@@ -231,9 +233,9 @@ def check_columns(about: TranscriptDescription, schema: Schema) -> None:
                 f"in the topology {about.topology!r} the client holds all columns, but {lacking[0]!r} is not named as "
                 "private; name all columns of the schema."
             )
-    elif len(about.private) == len(schema.names):
+    elif len(about.private) == len(schema.names) and about.setting == "split":
         raise BadInputError(
-            f"all {len(schema.names)} columns of the schema are private, but the attacker of a transcript holds some "
+            f"all {len(schema.names)} columns of the schema are private, but the server of split learning holds some "
             "of its own; add them to the schema."
         )
     if about.id in (*schema.names, schema.target.name):

@@ -45,6 +45,18 @@ class Stack(nn.Module):
         return rows
 
 
+class NoFeatures(nn.Module):
+    """The bottom model of a party without columns: it sends features of no entry, through which gradients can flow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nothing = nn.Parameter(torch.zeros(0))
+
+    def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record 0"]:
+        """Return rows without entries."""
+        return rows[..., :0] + self.nothing
+
+
 class Copies(nn.Module):
     """One network of any kind for each training, from rows (record, input) to (record, output), in evaluation mode."""
 
@@ -183,6 +195,8 @@ def vertical_mlp(
 ) -> VerticalModel:
     """Return fully connected ReLU networks for some trainings.
 
+    An active party that holds labels alone has no bottom model.
+
     Source: Yang et al., UIFV (arXiv 2406.12588): bottom models of 300, 100 and 100 units, a top model of three layers
     whose widths are not stated, (100, 50, outputs) here. Features leave the last layer without a ReLU.
 
@@ -219,8 +233,10 @@ def vertical_mlp(
             f"{partition.parties} parties send features, but {len(widths)} numbers of features were given; give one "
             "for all, or one a party."
         )
+    if not partition.columns[0]:
+        widths[0] = 0
     bottoms = tuple(
-        Stack((schema.width, *bottom, width), seeds_of_party)
+        Stack((schema.width, *bottom, width), seeds_of_party) if width else NoFeatures()
         for schema, width, seeds_of_party in zip(partition.schemas, widths, drawn[1:], strict=True)
     )
     joined = Summed(outputs) if top is None else Stack((sum(widths), *top, outputs), drawn[0])

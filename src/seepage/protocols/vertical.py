@@ -484,4 +484,8 @@ def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _spread(features: Sequence[Tensor]) -> Messages:
-    return tuple(feature.detach().std(dim=1, keepdim=True, correction=0) for feature in features)
+    # Features of no entry have no deviation.
+    return tuple(
+        feature.detach().std(dim=1, keepdim=True, correction=0) if feature.shape[-1] else feature.detach()[:, :1]
+        for feature in features
+    )

@@ -106,7 +106,8 @@ class Encoder:
 
     def encode(self, cells: Float[Tensor, "... record column"]) -> Float[Tensor, "... record encoded"]:
         """Return standardised one-hot rows of valid cells."""
-        parts = []
+        # No columns are no entries, as of a party that holds labels alone.
+        parts = [cells[..., :0]]
         for i, column in enumerate(self.schema.columns):
             cell = cells[..., i]
             if isinstance(column, Discrete):

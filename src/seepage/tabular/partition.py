@@ -18,7 +18,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Partition:
-    """Positions of each party's columns in the schema; the first party is the active one, with labels and top model."""
+    """Positions of each party's columns in the schema; the first party is the active one, with labels and top model.
+
+    It may hold labels alone; every other party holds a column.
+    """
 
     schema: Schema
     columns: tuple[tuple[int, ...], ...]
@@ -28,7 +31,8 @@ class Partition:
         if len(self.columns) < 2:
             raise BadInputError(f"vertical learning takes at least two parties, got {len(self.columns)}; name more.")
         for party, positions in enumerate(self.columns):
-            if not positions:
+            # An active party may hold labels alone.
+            if party and not positions:
                 raise BadInputError(
                     f"party {party} of {len(self.columns)} holds no column, so that it has nothing to contribute; give "
                     "it one, or name fewer parties."
@@ -62,10 +66,12 @@ class Partition:
     @cached_property
     def schemas(self) -> tuple[Schema, ...]:
         """Schema of each party's columns; each has the target, though only the active party holds it."""
-        columns = self.schema.columns
+        columns, target = self.schema.columns, self.schema.target
+        parties = [tuple(columns[i] for i in positions) for positions in self.columns]
+        # A schema is of one column at least; that of a party with labels alone has none.
         return tuple(
-            Schema(columns=tuple(columns[i] for i in positions), target=self.schema.target)
-            for positions in self.columns
+            Schema(columns=own, target=target) if own else Schema.model_construct(columns=(), target=target)
+            for own in parties
         )
 
     def check_target(self, party: int) -> None:
@@ -131,6 +137,11 @@ def by_shares(
         _deal(places[count:], [party for party in turns if party != holder], others, dealt)
     if private and not all(dealt):
         return by_shares(schema, shares, seed)
+    if not dealt[0]:
+        raise BadInputError(
+            f"party 0 of {len(shares)} holds no column once the others have their shares; name fewer parties. To give "
+            "the active party labels alone, name the columns of all passive parties."
+        )
     return Partition(schema, tuple(tuple(positions) for positions in dealt))
 
 

@@ -509,7 +509,7 @@ def _threat_model(
         after, layers = layout.words["sought"], layout.words["networks"]
     return (
         "The attacker is the active party, honest but curious: it holds the labels, the top model and "
-        f"{len(partition.columns[0]):,} columns, and receives the features of every party.",
+        f"{how_many(len(partition.columns[0]), 'column')}, and receives the features of every party.",
         f"It is after {after}.",
         "It knows the schema and the marginals of these columns. What else an attack is granted stands beside it: "
         + ("; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items() if grant in needed) or "nothing")
