@@ -170,6 +170,9 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     unnamed = TranscriptAttack(read_transcript(vertical), attacks=["layer_inversion"]).run()
     assert "known by name alone; name it with --model" in unnamed.notes[-1]
     assert "bottom model" in unnamed.not_tried["layer_inversion"]
+    (vertical / "own.csv").unlink()
+    columns = TranscriptAttack(read_transcript(vertical), attacks=["uifv_dpa"], data=public).run()
+    assert "own columns (own.csv) beside public rows" in columns.not_tried["uifv_dpa"]
     published = TranscriptAttack(training, attacks=["esa", "gia"], truth=truth).run()
     assert all("top model" in reason for reason in published.not_tried.values())
 
@@ -198,14 +201,14 @@ def test_the_passive_party_reads_labels_of_a_transcript(vertical: Path, tmp_path
     # The newest message of each record is that of the prediction, to which nothing came back.
     known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
     found = TranscriptAttack(read_transcript(vertical), attacks=["label_direction"], known=known).run()
-    assert "ReturnedView" in found.not_tried["label_direction"]
+    assert "which this transcript does not show" in found.not_tried["label_direction"]
     (vertical / "round-000004.safetensors").unlink()
     truth = table(tmp_path / "truth.csv", with_ids())
     attacks = ["label_direction", "label_completion_active", "label_batch"]
     found = TranscriptAttack(read_transcript(vertical), attacks=attacks, known=known, truth=truth).run()
     assert value(found, "label_direction", "accuracy", TARGET) > 0.9
     assert "active" in found.not_tried["label_completion_active"]
-    assert "BatchView" in found.not_tried["label_batch"]
+    assert "which this transcript does not show" in found.not_tried["label_batch"]
 
 
 def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) -> None:

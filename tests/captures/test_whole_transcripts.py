@@ -137,7 +137,7 @@ def test_what_clients_with_all_columns_send_is_read(
     if labels:
         assert value(found, "label_direction", TARGET) == 1.0
     else:
-        assert "ReturnedView" in found.not_tried["label_direction"]
+        assert "which this transcript does not show" in found.not_tried["label_direction"]
     # Code that a transcript names is not run, and no weights tell of a network that is not known.
     unnamed = TranscriptAttack(training, None, ["layer_inversion"]).run()
     assert "name it with --model" in unnamed.notes[-1]

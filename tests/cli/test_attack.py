@@ -214,6 +214,12 @@ def broken(path: Path, **changes: Any) -> Path:
     [
         (lambda p: p, [], "does not exist"),
         (lambda p: p.write_bytes(b"PK\x03\x04") and p, [], "no whole safetensors file"),
+        (lambda p: p.with_suffix(".pt").write_bytes(b"PK\x03\x04") and p.with_suffix(".pt"), [], "are never opened"),
+        (
+            lambda p: p.with_suffix(".txt").write_text("tree\n") and p.with_suffix(".txt"),
+            [],
+            "LightGBM's files are not",
+        ),
         (lambda p: broken(p, **{"0.wight": torch.ones(2)}), [], "did you mean '0.weight'"),
         (lambda p: broken(p, **{"0.bias": torch.ones(3)}), [], "of shape (3,)"),
         (lambda p: broken(p, **{"0.bias": torch.full((50,), torch.nan)}), [], "holds nan (50 of its 50"),

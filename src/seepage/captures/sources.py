@@ -70,6 +70,7 @@ class Kind:
 
 def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, Listener], CaptureResult]:
     """Return the attack on the capture at a path, by the fields of the spec that are given."""
+    _check_format(path)
     kind = next(kind for kind in KINDS if kind.reads(path))
     specs, fields = SPECS[kind.setting(path)], fields_of(AttackSpec)
     for name in given:
@@ -79,6 +80,23 @@ def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, List
     spec = specs.of(**given)
     torch.set_num_threads(spec.threads)
     return partial(kind.attack, path, spec)
+
+
+def _check_format(path: Path) -> None:
+    """Refuse a file that is no capture, before options of captures are asked for."""
+    if not path.exists():
+        raise BadInputError(f"the capture {str(path)!r} does not exist; give the path of one.")
+    if path.is_dir() or is_tree_file(path) or path.suffix == ".safetensors":
+        return
+    with path.open("rb") as file:
+        # A file of safetensors begins with the length of its header in JSON, in eight bytes.
+        begins = file.read(9)
+    if begins[8:] != b"{":
+        raise BadInputError(
+            f"{str(path)!r} is in no format that is read: captured updates are .safetensors, client's trees xgboost's "
+            "JSON (Booster.save_model), and transcripts folders. Pickled files (.pkl, .pt) are never opened, since "
+            "they can run code: save the tensors with safetensors.torch.save_file. LightGBM's files are not read."
+        )
 
 
 def _attack_transcript(path: Path, spec: AttackSpec, out: Path, listener: Listener) -> CaptureResult:

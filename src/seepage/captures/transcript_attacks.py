@@ -17,7 +17,7 @@ from seepage.captures.split_transcripts import SplitTranscriptExposure, split_mo
 from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
 from seepage.digests import Json
-from seepage.needs import Need
+from seepage.needs import Need, view_in_words
 from seepage.registry import Attack, Entry
 from seepage.settings.labels import with_label_columns
 from seepage.settings.part import Part, entry_of
@@ -221,5 +221,8 @@ def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
     if getattr(entry.factory, "of_classes", False) and not isinstance(target, Discrete):
         return f"it tells classes apart, and the target {target.name!r} is a number"
     if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in exposure.reveals):
-        return f"it takes {' or '.join(view.__name__ for view in entry.sees)}, which this transcript does not show"
+        views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
+        return f"it takes {views}, which this transcript does not show"
+    if "auxiliary" in entry.needs and "auxiliary" not in exposure.grants and exposure.tables.public is not None:
+        return "it needs the attacker's own columns (own.csv) beside public rows, and this transcript has none"
     return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in exposure.grants), None)
