@@ -84,10 +84,10 @@ def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, List
 
 def _check_format(path: Path) -> None:
     """Refuse a file that is no capture, before options of captures are asked for."""
+    if path.is_dir() or path.suffix == ".safetensors" or is_tree_file(path):
+        return
     if not path.exists():
         raise BadInputError(f"the capture {str(path)!r} does not exist; give the path of one.")
-    if path.is_dir() or is_tree_file(path) or path.suffix == ".safetensors":
-        return
     with path.open("rb") as file:
         # A file of safetensors begins with the length of its header in JSON, in eight bytes.
         begins = file.read(9)
