@@ -50,7 +50,7 @@ class LayerInversion:
     """
 
     rows: int = 4_096
-    epochs: int = 20
+    epochs: int = 40
     steps: int = 1_000
 
     def __post_init__(self) -> None:

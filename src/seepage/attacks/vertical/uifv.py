@@ -180,6 +180,7 @@ class InformedQueryAttack(QueryAttack):
 
     loss: InverseLoss = "fields"
     own_columns: bool = True
+    steps: int = 2000
     converge: bool = True
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:

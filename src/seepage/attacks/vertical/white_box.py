@@ -79,11 +79,14 @@ class Ginver(DescentAttack):
     """A network whose rows, sent through the target's bottom model, reproduce the received features.
 
     Source: Yin et al., Ginver (WWW 2023), white-box form. Total variation, which applies to images, is left out.
+    Steps and learning rate are ours: with 3,000 at 0.001 a tenth fewer cells are read.
 
     Attributes:
         hidden: units of the network's hidden layers, InverNet's.
     """
 
+    steps: int = 10_000
+    learning_rate: float | int = 3e-3
     hidden: tuple[int, ...] = (100, 300)
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
