@@ -61,8 +61,11 @@ def test_a_run_that_is_continued_has_its_result_stored(tmp_path: Path, monkeypat
 
 def test_other_settings_double_what_their_attacks_call_steps() -> None:
     gia = {"name": "gia", "options": {"steps": 20}}
-    few: dict[str, Any] = {"repetitions": 1, "baselines": "constant", "epochs": 1}
+    few: dict[str, Any] = {"repetitions": 2, "baselines": "constant", "epochs": 1}
     options: dict[str, Any] = {**_SMALL, **few, "setting": "vertical", "attacks": gia}
     [result] = seepage.audit("german", **options).longer
     assert (result.options, result.units) == ({"steps": 40}, 1)
+    options |= {"repetitions": 1, "control": False}
+    once = seepage.audit("german", **options)
+    assert result.read == pytest.approx(accuracy(once), abs=0.01)
     assert steps_of(attacks.of("vertical").create("uifv_qa")) == {"steps": 1000, "epochs": 60}

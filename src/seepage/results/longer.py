@@ -63,7 +63,8 @@ def _of_run(
 ) -> Longer | None:
     part, steps = run.part.part, steps_of(audit.instance(run.part))
     count = next((i for i, unit in enumerate(run.units[:_UNITS]) if unit != i), min(_UNITS, len(run.units)))
-    count = min(count, audit.group(run.configuration, run.part))
+    audit = audit.few()
+    count = min(count, audit.group(run.configuration, run.part), audit.units)
     figure = _accuracy(run.measured)
     if part.passed is not None or not steps or not count or figure is None:
         return None
@@ -81,7 +82,8 @@ def _of_run(
         return [] if accuracy is None else accuracy.values.tolist()
 
     identity = {"longer": audit.identity(run.configuration, planned), "units": count}
-    make = measured if affords(2 * count * (run.seconds or 0.0)) else None
+    # Messages that are expensive are computed anew, which takes about as long.
+    make = measured if affords((4 if audit.shared else 2) * count * (run.seconds or 0.0)) else None
     values = cache(identity, make) or []
     own = figure.values[: len(values)].tolist()
     pairs = [(once, more) for once, more in zip(own, values, strict=True) if once == once and more == more]

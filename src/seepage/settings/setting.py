@@ -309,6 +309,10 @@ class Audit(ABC, Generic[S]):
         """Return an attack, ready to use."""
         return make_part(registry.attacks.of(self.setting), part.part)
 
+    def few(self) -> Audit:
+        """Return the audit with as few units as can be exposed without the others; the first are the same."""
+        return self
+
     def control(self) -> Audit | None:
         """Return the positive control: leakage planted on this table that the attacks must find; None without one."""
         return None

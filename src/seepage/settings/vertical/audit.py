@@ -307,6 +307,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         """Return the number of all trainings, which run and are attacked side by side."""
         return self.units
 
+    def few(self) -> VerticalAudit:
+        """Return the audit of the first training alone."""
+        return VerticalAudit(with_fields(self.spec, {"repetitions": 1}), self.data, self.own, self.swapped)
+
     def expose(self, configuration: Configuration, units: range) -> VerticalExposure:
         """Run all trainings of a configuration side by side and return the active party's view."""
         if units != range(self.units):
