@@ -47,8 +47,8 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
-from seepage.settings.tables import Tables
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
+from seepage.settings.units import Tables
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
 

@@ -20,7 +20,7 @@ from seepage.settings.horizontal.spec import HorizontalSpec, Training, make_spec
 from seepage.settings.horizontal.subject import keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import learnt_rows
 from seepage.settings.horizontal.training import train
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, RoundsView
 from tests.parts import horizontal

@@ -38,7 +38,7 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import check_storable
 from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 from seepage.tabular.schema import Schema
 from seepage.text import clean, how_many, lasting, points
 

@@ -22,7 +22,7 @@ from seepage.models.weights import load_weights
 from seepage.protocols.whole_client import PARTS, WholeClientModel
 from seepage.registry import Attack, Registry
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_outcome
+from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.tabular.partition import Partition

@@ -36,7 +36,7 @@ from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.settings.split.audit import PRIOR, defense_of
-from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
+from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
 from seepage.text import how_many

@@ -23,7 +23,7 @@ from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit, Configuration, Given, TaskTraining
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 
 FILE = "comparison.csv"
 

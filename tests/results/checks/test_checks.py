@@ -37,8 +37,7 @@ from seepage.run.store import Failure, Store
 from seepage.settings.horizontal.audit import HorizontalAudit, control_of
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, prepare
-from seepage.settings.probe import Probe
-from seepage.settings.setting import Configuration, PartKind, PlannedPart
+from seepage.settings.setting import Configuration, PartKind, PlannedPart, Probe
 from seepage.settings.spec import Part
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous, Discrete, Schema

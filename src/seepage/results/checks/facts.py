@@ -18,8 +18,7 @@ from seepage.errors import BadInputError
 from seepage.results.checks.finding import Where
 from seepage.results.checks.wording import where_of
 from seepage.run.runner import Run
-from seepage.settings.probe import Probe
-from seepage.settings.setting import LEAKED, Audit, Configuration
+from seepage.settings.setting import LEAKED, Audit, Configuration, Probe
 from seepage.settings.threat_model import applicability
 from seepage.text import listed
 

@@ -35,9 +35,8 @@ from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, ma
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
 from seepage.settings.lever import Lever
+from seepage.settings.outcomes import records_outcome
 from seepage.settings.part import Part, entry_of, make_part, source_of
-from seepage.settings.probe import Probe
-from seepage.settings.records import records_outcome
 from seepage.settings.setting import (
     About,
     Audit,
@@ -47,12 +46,12 @@ from seepage.settings.setting import (
     Given,
     Outcome,
     PlannedPart,
+    Probe,
     Progress,
     TaskTraining,
 )
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, check_guess, facts_of, table_origin, with_fields
+from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
 from seepage.versions import installed

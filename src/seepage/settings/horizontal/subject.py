@@ -23,7 +23,7 @@ from seepage.models.model import Model
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
-from seepage.settings.tables import Tables, rows_key
+from seepage.settings.units import Tables, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred

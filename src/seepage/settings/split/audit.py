@@ -36,13 +36,11 @@ from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
-from seepage.settings.split.base import AttackedTopology, TopologyAudit
-from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
+from seepage.settings.split.base import COLUMN_SCALES, AttackedTopology, TopologyAudit, columns_outcome
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import check_guess, facts_of, of_some_rows, planned
+from seepage.settings.units import Tables, check_guess, facts_of, of_some_rows, planned
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.text import how_many

@@ -22,8 +22,8 @@ from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
+from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit

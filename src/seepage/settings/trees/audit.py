@@ -23,8 +23,8 @@ from seepage.errors import BadInputError
 from seepage.protocols import trees as boosting
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
+from seepage.settings.outcomes import records_outcome
 from seepage.settings.part import Part, make_part, mechanisms_of
-from seepage.settings.records import records_outcome
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable

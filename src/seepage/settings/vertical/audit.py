@@ -43,8 +43,8 @@ from seepage.protocols.vertical import Rows, Steering, TrainedVertical, Vertical
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
-from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.lever import Lever
+from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
