@@ -31,8 +31,7 @@ from seepage.report.report import Report, verdicts_of
 from seepage.results.checks.every import run_checks
 from seepage.results.checks.facts import Facts
 from seepage.results.gate import check_gate, decide
-from seepage.results.proofs import contradicted, withdrawn
-from seepage.results.rows import lifts_of, rows_of, write_results
+from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted

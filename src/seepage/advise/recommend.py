@@ -24,7 +24,7 @@ from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
-from seepage.report.action import LEAST_TRAININGS
+from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.report import Report
 from seepage.results.gate import check_gate
 from seepage.results.verdict import pick

@@ -15,8 +15,7 @@ from seepage.assessment.measurement import joined_figures
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
-from seepage.results.proofs import contradicted
-from seepage.results.rows import rows_of
+from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
 from seepage.seeds import stream

@@ -20,12 +20,11 @@ from seepage.cli.text import print_message, shown_path
 from seepage.errors import BadInputError, Remedy
 from seepage.files import write_whole
 from seepage.report.html import FILE as PAGE
-from seepage.report.inferred import show_inferred
 from seepage.report.junit import junit
 from seepage.report.progress import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, show_inferred
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener

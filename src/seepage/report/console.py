@@ -14,11 +14,10 @@ from seepage.assessment.row import ResultRow
 from seepage.report.cells import truth_and_guess
 from seepage.report.frames import Record, Setting, is_error, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
-from seepage.report.result import AuditResult
+from seepage.report.result import AuditResult, Example
 from seepage.report.summary import summary
 from seepage.report.terminal import figures, make_table
 from seepage.results.checks.finding import Finding, Severity
-from seepage.results.examples import Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.text import clean, how_many, lowered, percent, points, span
 

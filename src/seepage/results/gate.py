@@ -10,8 +10,7 @@ from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
 from seepage.results.checks.facts import Gap, in_words
-from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
-from seepage.results.checks.wording import place, where_of
+from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where, place, where_of
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run

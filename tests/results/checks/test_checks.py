@@ -25,13 +25,11 @@ from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
 from seepage.results.checks.every import CHECKS, run_checks
-from seepage.results.checks.explain import explanation
 from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
-from seepage.results.checks.finding import SEVERITIES, Finding, Where
+from seepage.results.checks.finding import SEVERITIES, Finding, Where, explanation
 from seepage.results.checks.strength import _by_place
 from seepage.results.rows import rows_of
-from seepage.results.tiers import tier_of
-from seepage.results.verdict import verdict
+from seepage.results.verdict import tier_of, verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.settings.horizontal.audit import HorizontalAudit, control_of

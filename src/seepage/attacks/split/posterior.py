@@ -11,13 +11,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.split.exact import check_gradient, replayable
-from seepage.attacks.split.parts.label_prior import LabelPrior, honest
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients, width_of
 from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.numbers import NumberPrior, prior_samples
-from seepage.attacks.split.parts.prior import CellPrior, decided
+from seepage.attacks.split.parts.prior import CellPrior, LabelPrior, decided, honest
 from seepage.attacks.split.parts.replay import likeliest_numbers, numbers_of, replayed_guess
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.finding import Where
+from seepage.results.checks.finding import Where, few, place, share
 from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, place, share
-from seepage.results.tiers import closed_gap, is_whole, settings, strongest_row, tier_of
+from seepage.results.verdict import closed_gap, is_whole, settings, strongest_row, tier_of
 from seepage.text import how_many
 
 _FEW_VICTIMS = 5

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from seepage.results.checks import certainty as certainty
 from seepage.results.checks import descent as descent
-from seepage.results.checks import jobs as jobs
 from seepage.results.checks import model as model
-from seepage.results.checks import proofs as proofs
 from seepage.results.checks import strength as strength
 from seepage.results.checks import table as table
 from seepage.results.checks.registry import CHECKS as CHECKS

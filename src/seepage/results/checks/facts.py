@@ -15,8 +15,7 @@ from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.results.checks.finding import Where
-from seepage.results.checks.wording import where_of
+from seepage.results.checks.finding import Where, where_of
 from seepage.run.runner import Run
 from seepage.settings.setting import LEAKED, Audit, Configuration, Probe
 from seepage.settings.threat_model import applicability

@@ -10,8 +10,8 @@ import pandas as pd
 from seepage.datasets import Dataset
 from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
+from seepage.results.checks.finding import few, few_of, share
 from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, few_of, share
 from seepage.tabular.dependence import dependences, determining
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
