@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 # Before anything that imports PyTorch.
 from seepage import openmp as openmp
 from seepage.errors import BadInputError
-from seepage.lazy import lazy_package
-from seepage.versions import installed
+from seepage.packages import installed, lazy_package
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models

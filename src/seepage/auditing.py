@@ -22,6 +22,7 @@ from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.own import own_table
+from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
@@ -35,7 +36,6 @@ from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, wri
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.memory import keep_freed_memory
 from seepage.run.plan import Plan, make_plan
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.needs import Need
-from seepage.user_code import import_part, is_reference
+from seepage.sources import import_part, is_reference
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -14,7 +14,7 @@ from seepage.attacks.vertical import inversion_in_words
 from seepage.captures.transcript_runs import TranscriptExposure, TranscriptTables, UnknownPart, meaningful
 from seepage.captures.transcripts import TranscriptDescription
 from seepage.errors import BadInputError
-from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own import OwnFactory, find_own
 from seepage.models.own_parts import own_bottom, own_whole
 from seepage.models.split import outputs_of, usual_split_head
 from seepage.models.vertical import ActiveModel, Copies, Stack
@@ -25,6 +25,7 @@ from seepage.seeds import stream
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
+from seepage.sources import is_own
 from seepage.tabular.partition import Partition
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import LogitsView, ReturnedView

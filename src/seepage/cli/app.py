@@ -23,9 +23,9 @@ from seepage.cli.exits import Exit, status_of
 from seepage.cli.interrupts import first_interrupt
 from seepage.cli.text import print_message
 from seepage.config.mistakes import DocumentError
+from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, nearest
 from seepage.files import STORE, make_folder, why
-from seepage.run.memory import keep_freed_memory
 from seepage.settings.catalogue import Setting, settings
 from seepage.text import clean
 

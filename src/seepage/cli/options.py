@@ -17,7 +17,7 @@ from seepage.errors import BadInputError
 from seepage.settings.option import SpecField, fields_of
 from seepage.settings.part import read_part
 from seepage.settings.spec import Spec
-from seepage.user_code import is_reference
+from seepage.sources import is_reference
 
 _TYPES: Mapping[str, type] = {"whole": int, "number": float, "path": Path, "switch": bool}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 
@@ -131,3 +131,9 @@ def bundled(name: str) -> pd.DataFrame:
         else:
             frame[column] = frame[column].astype("int64")
     return frame
+
+
+def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
+    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
+    order = np.random.default_rng(seed).permutation(len(data.all))
+    return replace(data, train=data.all.rows(order[:most]), test=None)

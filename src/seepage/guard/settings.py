@@ -13,8 +13,8 @@ from seepage.files import load_yaml
 from seepage.guard.policy import Action, GuardPolicy, Mode
 from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
-from seepage.models.own import is_own
 from seepage.protocols.recipe import MessageRecipe
+from seepage.sources import is_own
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table

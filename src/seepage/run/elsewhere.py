@@ -13,14 +13,13 @@ from typing import Any
 
 from cloudpickle import dumps, loads  # noqa: TID251 - of this program's own objects, between its own processes
 
+from seepage.devices import keep_freed_memory, threads
 from seepage.errors import BadInputError
-from seepage.run.memory import keep_freed_memory
+from seepage.packages import installed
 from seepage.run.store import Failure
 from seepage.run.workers import Finished, Job, Results, Watcher, carry_out, make_sendable
 from seepage.settings.setting import Audit
 from seepage.sources import own_code
-from seepage.threads import threads
-from seepage.versions import installed
 
 _POLL_SECONDS = 0.1
 # Jobs sent for each one that runs: the next begins while the driver stores the last.

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from loky import cpu_count
 
+from seepage.devices import threads
 from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError, Remedy
 from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
-from seepage.threads import threads
 
 # A trial stops at the first sign of progress after this time: enough to extrapolate.
 _TRIAL_SECONDS = 0.15

@@ -22,13 +22,12 @@ from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of thi
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
+from seepage.devices import keep_freed_memory, threads
 from seepage.errors import BadInputError, one_line
-from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
-from seepage.threads import threads
-from seepage.user_code import loaded_files
+from seepage.sources import loaded_files
 
 _POLL_SECONDS = 0.1
 # Interval at which a worker checks that its parent process still lives.

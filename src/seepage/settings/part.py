@@ -16,8 +16,7 @@ from seepage.digests import plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
 from seepage.registry import Entry, Registry
-from seepage.sources import NoDigestError, fingerprint, foreign_code
-from seepage.user_code import short_name
+from seepage.sources import NoDigestError, fingerprint, foreign_code, short_name
 
 T = TypeVar("T")
 # Registered name of no defense.

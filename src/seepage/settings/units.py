@@ -14,7 +14,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment.measurement import joined_figures
 from seepage.datasets import Dataset, own_table
-from seepage.datasets.coins import some_rows
+from seepage.datasets.dataset import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.pace import Stopwatch, rehearsing

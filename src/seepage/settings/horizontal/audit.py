@@ -25,6 +25,7 @@ from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, keeps_statistics, normalisations, statistics_sent
+from seepage.packages import installed
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
@@ -54,7 +55,6 @@ from seepage.settings.threat_model import Deployment, mechanisms, refuse_inappli
 from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
-from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.secret import Transcript
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage.datasets import Dataset
-from seepage.devices import find_device
+from seepage.devices import find_device, threads
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
@@ -28,7 +28,6 @@ from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete
-from seepage.threads import threads
 
 _PROBES = 8
 

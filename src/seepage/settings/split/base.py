@@ -10,10 +10,10 @@ from seepage import datasets, registry
 from seepage.assessment import measure_columns
 from seepage.assessment.evidence import evidence_of_columns
 from seepage.datasets import Dataset
-from seepage.datasets.coins import some_rows
+from seepage.datasets.dataset import some_rows
 from seepage.digests import Json
 from seepage.errors import BadInputError
-from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own import OwnFactory, find_own
 from seepage.settings.part import entry_of
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -28,6 +28,7 @@ from seepage.settings.units import (
     rows_in_time,
     with_fields,
 )
+from seepage.sources import is_own
 from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics

@@ -129,3 +129,8 @@ def _paired(records: Side, candidates: Side) -> tuple[Tensor, Tensor, Sequence[i
     (cut,), (cells,) = records.tensors, candidates.tensors
     shape = torch.broadcast_shapes(cut.shape[:-1], cells.shape[:-1])
     return cut.expand(*shape, -1).flatten(0, -2), cells.expand(*shape, -1).flatten(0, -2), shape
+
+
+def width_of(model: SplitModel) -> int:
+    """Return the approximate number of values of the client part's forward pass for a record."""
+    return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))

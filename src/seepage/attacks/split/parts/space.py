@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_count
+from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge
@@ -124,3 +125,20 @@ def check_enumerable(space: Space, budget: int) -> None:
             Remedy("attacks", placeholder="'exact:{search: meet}'"),
             ".",
         )
+
+
+def not_exact(model: SplitModel, space: Space) -> str | None:
+    """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can."""
+    numbers = ", ".join(space.names[k] for k in space.binned)
+    if space.binned and not isinstance(model.schema.target, Discrete):
+        return (
+            f"With a number as target the private numbers {numbers} are not solved for: the likeliest of their bins is "
+            "taken."
+        )
+    if not space.binned or isinstance(model.client, DeepFMClient):
+        return None
+    return (
+        f"The client part ({type(model.client).__name__}) cannot be solved for the private numbers {numbers}: only "
+        "DeepFM's layers give the set of all values that replay a message, so that values in bins are tried and the "
+        "best is refined."
+    )
