@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seepage.auditing import audit, audit_document, prepare_all, run_all
-from seepage.cli.cluster import ClusterOptions
+from seepage.cli.options import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.integrations.dask import check_address, cluster
 from seepage.reproduce.reproduce import Selection, reproduce

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from seepage.cli.cluster import ClusterOptions
+from seepage.cli.options import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.packages import MissingExtraError, extra
 

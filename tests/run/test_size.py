@@ -11,7 +11,7 @@ import torch
 import seepage
 from seepage.auditing import prepare_all
 from seepage.config.document import make_specs, read_text_document
-from seepage.config.mistakes import DocumentError
+from seepage.config.tree import DocumentError
 from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
 from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from seepage.auditing import fitting, prepare_all, run_all
 from seepage.cli.app import interruptible, new_folder
-from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
-from seepage.cli.exits import Exit
-from seepage.cli.text import print_message, shown_path
+from seepage.cli.exits import Exit, print_message, shown_path
+from seepage.cli.options import THIS_MACHINE, ClusterOptions
 from seepage.errors import BadInputError, Remedy
 from seepage.files import write_whole
 from seepage.report.html import FILE as PAGE

@@ -13,8 +13,8 @@ from rich.text import Text
 from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
+from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import shown_path
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text

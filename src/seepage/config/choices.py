@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from seepage.config.mistakes import Mistakes
-from seepage.config.tree import Node, is_word, join
+from seepage.config.tree import Mistakes, Node, is_word, join
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 from seepage.settings.part import Part, combine, read_part

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +22,8 @@ from seepage.config.choices import (
     no_consent,
     shown,
 )
-from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
-from seepage.config.tree import Node, join, parse, plant, read_text
+from seepage.config.tree import Mistakes, Node, join, parse, plant, read_text
 from seepage.config.wording import as_key, as_option
 from seepage.errors import unknown_name
 from seepage.settings.catalogue import setting as find_setting
@@ -379,3 +379,25 @@ class _Reader:
                 point.places[(rest.name,)] = choice.entry
             points.append(point)
         return points
+
+
+_SUFFIX = ".yaml"
+_FOLDER = resources.files("seepage.config") / "presets"
+
+
+def presets() -> dict[str, str]:
+    """Return the presets' names with a line each that says what they are."""
+    names = sorted(file.name.removesuffix(_SUFFIX) for file in _FOLDER.iterdir() if file.name.endswith(_SUFFIX))
+    return {name: _text(name).split("\n", 1)[0].removeprefix("#").strip() for name in names}
+
+
+def read_preset(name: str) -> str:
+    """Return the document of a preset."""
+    files = presets()
+    if name not in files:
+        raise unknown_name("preset", name, files)
+    return _text(name)
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}{_SUFFIX}").read_text("utf-8")

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.attacks.split.parts.space import Space
-from seepage.models.label_heads import Floats, forest
-from seepage.models.logistic import Shrunk, folds, gains, shrunk
+from seepage.models.predictors import Floats, Shrunk, folds, forest, gains, shrunk
 from seepage.models.split import SplitModel, label_chances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.split import CutKnowledge
