@@ -20,8 +20,7 @@ from seepage.assessment.row import ResultRow
 from seepage.captures.audit import Attacked
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
-from seepage.datasets.dataset import Dataset
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import Dataset, own_table
 from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.files import check_out, write_whole
@@ -36,10 +35,9 @@ from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, wri
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.plan import Plan, make_plan
+from seepage.run.plan import Plan, check_counts, enough_memory, make_plan
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
-from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seepage import registry
-from seepage.config.document import make_specs, presets, read_document, read_preset, read_text_document
-from seepage.config.override import keys_of
+from seepage.config.document import keys_of, make_specs, presets, read_document, read_preset, read_text_document
 from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec

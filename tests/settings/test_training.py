@@ -13,8 +13,9 @@ from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.reproduce.table import load_table
+from seepage.seeds import seeded
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import HorizontalSpec, Training, make_spec
 from seepage.settings.horizontal.subject import keep_networks, prepare, subject_of

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.units import load_rows

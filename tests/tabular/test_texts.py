@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.errors import BadInputError
 from seepage.tabular.infer import Policy, infer
 from seepage.tabular.schema import Continuous, Discrete

@@ -17,8 +17,7 @@ from seepage.captures.split_transcripts import SplitTranscriptExposure, split_mo
 from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
 from seepage.digests import Json
-from seepage.needs import Need
-from seepage.registry import Attack, Entry
+from seepage.registry import Attack, Entry, Need
 from seepage.settings.labels import with_label_columns
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import PlannedPart

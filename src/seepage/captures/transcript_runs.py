@@ -17,8 +17,7 @@ from seepage.assessment import Measurement
 from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, read_cells
 from seepage.errors import BadInputError
-from seepage.needs import Need
-from seepage.registry import Attack, Registry
+from seepage.registry import Attack, Need, Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale

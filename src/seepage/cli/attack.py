@@ -19,7 +19,7 @@ from seepage.cli.running import exit_of
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.report.captured import captured_sections, records_grid, render_captured, show_grid, show_sections
-from seepage.report.progress import Bar
+from seepage.report.console import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.terminal import make_console
 from seepage.results.rows import as_csv, lifts_of

@@ -13,7 +13,7 @@ from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit, shown_path
 from seepage.cli.options import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.errors import BadInputError
-from seepage.report.progress import Bar
+from seepage.report.console import Bar
 from seepage.report.terminal import make_console, make_list
 from seepage.reproduce.console import show_comparison
 from seepage.reproduce.reproduce import Selection

@@ -8,7 +8,8 @@ from seepage import registry
 from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.models.model import Head, Model, seeded
+    from seepage.models.model import Head, Model
+    from seepage.seeds import seeded
 
 # Registered name and module, which is imported when the network is first made.
 registry.models.declare(

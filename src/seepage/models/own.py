@@ -19,7 +19,8 @@ from typing import get_type_hints
 from torch import nn
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
+from seepage.seeds import seeded
 from seepage.sources import described, import_place, is_file, searched_first
 from seepage.tabular.schema import Discrete, Schema
 

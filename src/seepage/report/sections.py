@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
-from seepage.needs import NEEDS, view_in_words
+from seepage.registry import NEEDS, view_in_words
 from seepage.report import grids
 from seepage.report.advice import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section, truth_and_guess

@@ -18,7 +18,7 @@ from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import FeatureTranscript, RecordsSecret
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
-FEATURE_SCALES = {metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}
+FEATURE_SCALES = dict.fromkeys(NO_LEAK, Scale(None, 0.0, 1.0))
 """Readings of the figures of columns behind features, by metric, where these are no rates of leakage."""
 
 

@@ -155,6 +155,11 @@ def _together(mechanisms: Sequence[Mapping[str, Any]]) -> WrittenPart:
     return {"name": _AND.join(mechanism["name"] for mechanism in mechanisms), "options": options}
 
 
+def named(*names: str) -> tuple[Part, ...]:
+    """Return the registered parts of some names, without options."""
+    return tuple(Part(name=name) for name in names)
+
+
 def as_part(value: object) -> object:
     """Return name, options and label of a part in any of the forms that a document may write it in."""
     if isinstance(value, str):

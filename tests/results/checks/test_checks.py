@@ -23,7 +23,6 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
-from seepage.models.model import seeded
 from seepage.results.checks.every import CHECKS, run_checks
 from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
 from seepage.results.checks.finding import SEVERITIES, Finding, Where, explanation
@@ -32,6 +31,7 @@ from seepage.results.rows import rows_of
 from seepage.results.verdict import tier_of, verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
+from seepage.seeds import seeded
 from seepage.settings.horizontal.audit import HorizontalAudit, control_of
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, prepare

@@ -18,8 +18,7 @@ from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.proof import fits_alone, likely_fit, proof_of
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replayed_guess
-from seepage.attacks.split.parts.responses import responder
-from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.space import Space, check_enumerable, responder
 from seepage.errors import BadInputError, check_choice, check_count, non_negative
 from seepage.models.deepfm import DeepFMClient
 from seepage.registry import attacks

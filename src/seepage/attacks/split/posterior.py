@@ -18,9 +18,8 @@ from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.numbers import NumberPrior, prior_samples
 from seepage.attacks.split.parts.prior import CellPrior, LabelPrior, decided, honest
 from seepage.attacks.split.parts.replay import likeliest_numbers, numbers_of, replayed_guess
-from seepage.attacks.split.parts.responses import Responder, responder, width_of
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
-from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.space import Responder, Space, check_enumerable, responder, width_of
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous

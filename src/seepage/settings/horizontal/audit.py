@@ -37,7 +37,7 @@ from seepage.settings.horizontal.subject import Subject, keep_networks, prepare,
 from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import Part, entry_of, make_part, source_of
+from seepage.settings.part import Part, entry_of, make_part, named, source_of
 from seepage.settings.setting import (
     About,
     Audit,
@@ -530,7 +530,7 @@ def fast_attacks(subject: Subject) -> tuple[Part, ...]:
     if subject.encoder.width < _WIDE or not read:
         return ()
     rectified = len(leaves) > 2 and type(leaves[1]) is nn.ReLU
-    return tuple(Part(name=name) for name in ("single_activation", *(["spear"] if rectified else [])))
+    return named("single_activation", *(["spear"] if rectified else []))
 
 
 def _with_labels_granted(subject: Subject) -> Subject:

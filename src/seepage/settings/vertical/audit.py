@@ -38,9 +38,8 @@ from seepage.models.own import OwnFactory, find_own
 from seepage.models.own_parts import as_they_predict, own_bottom, own_top
 from seepage.models.split import outputs_of
 from seepage.models.vertical import VerticalModel, vertical_mlp
-from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
-from seepage.registry import Attack, Entry
+from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.responses import Responder, width_of
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Responder, Space, width_of
 from seepage.models.split import SplitModel, slopes
 
 # The deterministic part of the defense, from a record's gradient to its message: (..., cut) to (..., cut).

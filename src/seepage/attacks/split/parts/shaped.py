@@ -10,8 +10,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.prior import CellPrior, LabelPrior
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Responder, Space
 from seepage.wire.split import CutView, batches
 
 _AT_ONCE = 2**25  # numbers in memory at once while noise is fitted
