@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
-    from seepage.captures.capturing import capture
-    from seepage.captures.transcribing import TranscriptWriter, write_weights
+    from seepage.captures.capturing import TranscriptWriter, capture, write_weights
     from seepage.datasets.dataset import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.captures.descriptions import described
+from seepage.captures.captured import described
 from seepage.errors import BadInputError
 from seepage.files import load_yaml
 from seepage.guard.policy import Action, GuardPolicy, Mode

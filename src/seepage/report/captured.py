@@ -12,8 +12,8 @@ from torch import Tensor
 from seepage.assessment.row import ResultRow
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
+from seepage.captures.sources import ReadTrees
 from seepage.captures.transcript_attacks import TranscriptFindings, TriedAttack
-from seepage.captures.trees import ReadTrees
 from seepage.report import grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid, Section
