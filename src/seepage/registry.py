@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_
 from seepage.errors import BadInputError, unknown_name
 from seepage.sources import import_part, is_reference
 
+# Side information that attacks may need beyond their view.
 Need = Literal[
     "auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network", "labels", "steering"
 ]

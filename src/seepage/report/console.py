@@ -27,8 +27,6 @@ from seepage.text import clean, how_many, lasting, lowered, percent, points, spa
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0
-
-
 # Seconds from which a plan says what takes most of it.
 _LONG = 600.0
 # Seconds that checks and the report take.
