@@ -24,8 +24,7 @@ from first_try import TABLES, drawn
 from seepage import BadInputError
 from seepage.assessment.row import ResultRow
 from seepage.auditing import fitting, prepare_all, run_all
-from seepage.config.document import read_text_document
-from seepage.config.preset import read_preset
+from seepage.config.document import read_preset, read_text_document
 from seepage.report.report import Report, verdicts_of
 
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")

@@ -31,12 +31,12 @@ from torch import nn
 from seepage import datasets, registry
 from seepage.assessment.measurement import Measurement
 from seepage.datasets.dataset import Dataset
+from seepage.devices import keep_freed_memory
 from seepage.learning import batch_statistics, mean_loss
 from seepage.models.embedding import adapted
-from seepage.models.model import Model, output_width, seeded, usual_head
+from seepage.models.model import Model, output_width, usual_head
 from seepage.protocols.fedsgd import FedSGD
-from seepage.run.memory import keep_freed_memory
-from seepage.seeds import stream
+from seepage.seeds import seeded, stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge

@@ -50,10 +50,10 @@ from seepage.attacks.horizontal.exact.proving import columns_of
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.places import FOLDER_VARIABLE
 from seepage.datasets.planted import distinct
+from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining
 from seepage.models.model import Model
-from seepage.run.memory import keep_freed_memory
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import GradientView, Knowledge, UpdateView, View

@@ -12,7 +12,8 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from seepage.datasets.dataset import Dataset
 from seepage.models.embedding import adapted
-from seepage.models.model import Model, output_width, seeded, usual_head
+from seepage.models.model import Model, output_width, usual_head
+from seepage.seeds import seeded
 from seepage.tabular.schema import Discrete, Schema
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -41,8 +41,8 @@ from seepage import baselines, registry
 from seepage.assessment import measure
 from seepage.assessment.decision import ALPHA, least_units, log_growth, mixture, upper_bound
 from seepage.assessment.measurement import Measurement
+from seepage.devices import keep_freed_memory
 from seepage.protocols.fedsgd import FedSGD
-from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare

@@ -31,12 +31,12 @@ from forms import network
 from seepage import datasets, registry
 from seepage.assessment.measurement import Measurement
 from seepage.datasets.dataset import Dataset
+from seepage.devices import keep_freed_memory
 from seepage.learning import mean_loss
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder

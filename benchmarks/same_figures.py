@@ -95,7 +95,7 @@ from seepage.run.runner import Listener, run_audits
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Given
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 
 class Killer(Listener):
     kept = 0

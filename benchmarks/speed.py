@@ -27,10 +27,10 @@ from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.profiles import reconstruction
+from seepage.devices import keep_freed_memory
 from seepage.models.mlp import nn3
 from seepage.products import times
 from seepage.protocols.fedsgd import FedSGD
-from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation

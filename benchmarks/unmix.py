@@ -40,11 +40,11 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.utility import measure_utility
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
+from seepage.devices import keep_freed_memory
 from seepage.learning import batch_statistics
 from seepage.models.mlp import mlp
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare

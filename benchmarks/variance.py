@@ -22,10 +22,10 @@ from seepage import datasets
 from seepage.assessment import measure
 from seepage.assessment.intervals import interval
 from seepage.datasets.dataset import Dataset
+from seepage.devices import keep_freed_memory
 from seepage.models.mlp import nn3
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
-from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge

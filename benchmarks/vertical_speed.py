@@ -13,9 +13,9 @@ import json
 import time
 
 from seepage.datasets import load
+from seepage.devices import threads
 from seepage.settings.vertical.audit import VerticalAudit
 from seepage.settings.vertical.spec import VerticalSpec
-from seepage.threads import threads
 
 PASSIVE = {
     "adult": ("workclass", "education", "marital-status", "occupation", "age"),

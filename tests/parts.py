@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from seepage.needs import Need
-from seepage.registry import Entry, Registry
+from seepage.registry import Entry, Need, Registry
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 

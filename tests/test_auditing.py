@@ -10,8 +10,7 @@ import pytest
 
 from seepage.auditing import audit
 from seepage.errors import BadInputError
-from seepage.report.inferred import show_inferred
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, show_inferred
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.infer import infer

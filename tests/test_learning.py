@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from seepage.datasets.planted import distinct
 from seepage.learning import gradient, mean_loss
 from seepage.models.mlp import nn1, nn3
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from tests.oracles.gradients import Widths, gradient_of, loss_of
 

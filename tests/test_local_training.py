@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, local_update, mean_loss
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
+from seepage.seeds import seeded
 
 ADAM = LocalTraining(2, 4, 0.001, optimizer="adam", betas=(0.8, 0.99), epsilon=1e-7, schedule="cosine")
 SGD = LocalTraining(3, 4, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01, accumulation=2, drop_last=True)

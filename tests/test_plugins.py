@@ -10,7 +10,7 @@ import pytest
 
 from seepage import audit
 from seepage.config.document import read_text_document
-from seepage.config.mistakes import DocumentError
+from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
 from seepage.settings.option import code_of
 from tests.commands import Run, commands

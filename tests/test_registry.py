@@ -12,7 +12,7 @@ import pytest
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.registry import Registry, is_factory, name_of, takes
-from seepage.user_code import is_reference, short_name
+from seepage.sources import is_reference, short_name
 
 PARTS = """
 from seepage import registry

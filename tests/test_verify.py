@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seepage import verify
 from seepage.kernel import Certified, Declaration, EncodedColumn, RefusedError, certify
-from seepage.models.model import seeded
+from seepage.seeds import seeded
 
 COLUMNS = (
     EncodedColumn("age", (40.0,), (12.0,), None, 17.0, 90.0, 2.5, True),

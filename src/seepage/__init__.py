@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 # Before anything that imports PyTorch.
 from seepage import openmp as openmp
 from seepage.errors import BadInputError
-from seepage.lazy import lazy_package
-from seepage.versions import installed
+from seepage.packages import installed, lazy_package
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
-    from seepage.captures.capturing import capture
-    from seepage.captures.transcribing import TranscriptWriter, write_weights
-    from seepage.datasets.own import read_table
+    from seepage.captures.capturing import TranscriptWriter, capture, write_weights
+    from seepage.datasets.dataset import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
     from seepage.wire.horizontal import GradientView, Knowledge, UpdateView

@@ -20,8 +20,8 @@ from seepage.assessment.row import ResultRow
 from seepage.captures.audit import Attacked
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
-from seepage.datasets.dataset import Dataset
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import Dataset, own_table
+from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
@@ -32,24 +32,21 @@ from seepage.results.checks.every import run_checks
 from seepage.results.checks.facts import Facts
 from seepage.results.gate import check_gate, decide
 from seepage.results.longer import Longer, longer
-from seepage.results.proofs import contradicted, withdrawn
-from seepage.results.rows import lifts_of, rows_of, write_results
+from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.memory import keep_freed_memory
-from seepage.run.plan import Plan, make_plan
+from seepage.run.plan import Plan, check_counts, enough_memory, make_plan
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
-from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of
 from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
-from seepage.settings.tables import Tables
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
+from seepage.settings.units import Tables
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
 

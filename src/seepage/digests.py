@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from seepage.lazy import LazyModule
+from seepage.packages import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np

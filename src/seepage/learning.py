@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from seepage.errors import BadInputError, check_choice, check_count, unknown_name
+from seepage.errors import BadInputError, NotFiniteError, check_choice, check_count, unknown_name
 from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
 from seepage.models.model import Head, Model
 from seepage.models.split import SplitModel, record_losses
 from seepage.models.vertical import ActiveModel, losses_of
+from seepage.tabular.schema import Column
 
 
 def mean_loss(
@@ -427,3 +428,33 @@ def vertical_step(
     return VerticalStep(
         tuple(gradients[: len(received)]), dict(zip(trained, gradients[len(received) :], strict=True)), losses.detach()
     )
+
+
+def check_finite(message: Mapping[str, Tensor]) -> None:
+    """Refuse with NotFiniteError a message with an entry that is not finite: no attack's figure would mean anything."""
+    for name, tensor in message.items():
+        finite = tensor.isfinite()
+        if not bool(finite.all()):
+            wrong = tensor[~finite]
+            raise NotFiniteError(
+                f"the message holds {float(wrong[0])} in its {name} ({len(wrong)} of {tensor.numel()} entries not "
+                "finite); give less noise."
+            )
+
+
+def check_labels(labels: Tensor, target: Column) -> None:
+    """Refuse labels that are the same in all rows, which lie along the last axis."""
+    if bool((labels == labels[..., :1]).all(-1).any()):
+        raise BadInputError(
+            f"the target {target.name!r} is the same in all {labels.shape[-1]} rows, so there is nothing to learn; "
+            "choose another target or add rows where it differs."
+        )
+
+
+def check_losses(losses: Tensor, training: str, learning_rate: float | int) -> None:
+    """Refuse a training whose losses are not finite."""
+    if not bool(losses.isfinite().all()):
+        raise BadInputError(
+            f"{training} training at a learning rate of {learning_rate:g} ended in numbers that are not finite; give a "
+            "smaller learning_rate."
+        )

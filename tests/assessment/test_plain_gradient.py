@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from seepage.assessment.plain_gradient import _affine_layers, training_gradient
 from seepage.learning import gradient
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
+from seepage.seeds import seeded
 from tests.oracles.gradients import gradient_of
 
 TRAININGS = 3

@@ -24,7 +24,8 @@ from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table

@@ -18,9 +18,10 @@ from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import nn3
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.models.resnet import resnet_bn
 from seepage.protocols.fedavg import FedAvg
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from seepage.wire.secret import Transcript

@@ -18,9 +18,10 @@ from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn2
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
+from seepage.seeds import seeded
 from seepage.tabular.align import match, pairwise_error, reorder, right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Schema

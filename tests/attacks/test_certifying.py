@@ -24,9 +24,9 @@ from seepage.kernel import RefusedError
 from seepage.learning import LocalTraining
 from seepage.models.making import make_model
 from seepage.models.mlp import mlp
-from seepage.models.model import seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import frame_of

@@ -12,8 +12,9 @@ from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFor
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.models.resnet import Residual
+from seepage.seeds import seeded
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.horizontal import GradientView
 from tests.oracles.gradients import matching

@@ -11,9 +11,9 @@ from seepage.attacks.horizontal.exact.dropped import obstacle
 from seepage.attacks.horizontal.exact.traced import traced
 from seepage.datasets.planted import distinct
 from seepage.models.making import make_model
-from seepage.models.model import seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.align import match, right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess

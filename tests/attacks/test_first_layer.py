@@ -18,10 +18,11 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.imprint import imprint
 from seepage.models.mlp import mlp, nn3
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript

@@ -15,8 +15,9 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient
 from seepage.models.mlp import mlp, nn3
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics

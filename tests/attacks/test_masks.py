@@ -14,8 +14,8 @@ from seepage.attacks.horizontal.matching.masks import MaskedEngine
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.datasets.planted import distinct
 from seepage.models.making import make_model
-from seepage.models.model import seeded
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge
 

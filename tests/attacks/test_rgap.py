@@ -16,10 +16,11 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient
 from seepage.models.mlp import linear, mlp, nn1
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics

@@ -26,8 +26,9 @@ from seepage.learning import LocalTraining, gradient, local_update, mean_loss
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.embedding import adapted
 from seepage.models.mlp import mlp
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema

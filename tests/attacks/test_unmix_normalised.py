@@ -23,10 +23,11 @@ from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, by_batch
 from seepage.models.mlp import nn3
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.models.resnet import Residual, resnet_bn
 from seepage.papers.tableak.cnn import cnn_bn
 from seepage.protocols.fedavg import FedAvg
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess

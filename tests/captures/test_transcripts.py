@@ -16,7 +16,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.transcribing import Ids
+from seepage.captures.capturing import Ids
 from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.dataset import Dataset

@@ -16,10 +16,10 @@ from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFind
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
-from seepage.models.model import seeded
 from seepage.models.vertical import encoder_of
 from seepage.protocols.whole_client import WholeClientModel
 from seepage.report.captured import transcript_words
+from seepage.seeds import seeded
 
 DATA = telling(rows=200)
 ROWS = DATA.train.rows(range(80))

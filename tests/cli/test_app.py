@@ -20,8 +20,7 @@ import pytest
 from seepage import cli, registry
 from seepage.cli.app import load, settings_by_command
 from seepage.cli.exits import Exit
-from seepage.config.document import read_text_document
-from seepage.config.preset import presets, read_preset
+from seepage.config.document import presets, read_preset, read_text_document
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.option import fields_of
 from seepage.tabular.schema import Schema

@@ -10,7 +10,7 @@ import pytest
 from seepage import registry
 from seepage.datasets.about import card_of
 from seepage.results.checks.every import CHECKS
-from seepage.results.checks.explain import titles
+from seepage.results.checks.finding import titles
 
 EXPENSIVE = ("torch", "pandas", "scipy", "sklearn")
 # Runs the program on its arguments and prints its status and what of the expensive packages it has loaded.

@@ -15,10 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seepage import registry
-from seepage.config.document import make_specs, read_document, read_text_document
-from seepage.config.mistakes import DocumentError
-from seepage.config.override import keys_of
-from seepage.config.preset import presets, read_preset
+from seepage.config.document import keys_of, make_specs, presets, read_document, read_preset, read_text_document
+from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of

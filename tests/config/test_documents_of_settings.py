@@ -9,7 +9,7 @@ import pytest
 
 from seepage.auditing import prepare_all
 from seepage.config.document import read_text_document, setting_of
-from seepage.config.mistakes import DocumentError
+from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.spec import Spec

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage import registry
-from seepage.config.document import read_document, read_text_document
-from seepage.config.override import keys_of
+from seepage.config.document import keys_of, read_document, read_text_document
 from seepage.config.starter import _scalar, starter
 from seepage.config.tree import parse
 from seepage.errors import BadInputError

@@ -10,7 +10,7 @@ import pytest
 
 from seepage import audit
 from seepage.auditing import prepare_all
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.datasets.own_population import own_nodes, own_texts
 from seepage.datasets.population import Nodes, Texts
 from seepage.datasets.words import ANY_WORD

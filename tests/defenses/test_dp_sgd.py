@@ -20,11 +20,12 @@ from seepage.defenses.dp_sgd import DPSGD
 from seepage.errors import BadInputError
 from seepage.learning import gradient, mean_loss
 from seepage.models.mlp import mlp, nn1
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import defenses
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from tests.rows import number
 

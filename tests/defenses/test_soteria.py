@@ -11,9 +11,10 @@ from seepage.defenses.soteria import Soteria
 from seepage.errors import BadInputError
 from seepage.learning import gradient
 from seepage.models.mlp import nn1
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import defenses
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 
 

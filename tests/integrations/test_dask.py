@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from seepage.auditing import audit, audit_document, prepare_all, run_all
-from seepage.cli.cluster import ClusterOptions
+from seepage.cli.options import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.integrations.dask import check_address, cluster
 from seepage.reproduce.reproduce import Selection, reproduce
 from seepage.reproduce.table import load_table
 from seepage.run import elsewhere
-from seepage.run.elsewhere import Machines, Sealed, difference, run_elsewhere, versions
+from seepage.run.elsewhere import Machines, Sealed, difference, versions
 from seepage.run.plan import make_plan
 from seepage.run.runner import Listener
 from seepage.run.store import Store
+from seepage.run.workers import Work
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.setting import Audit
@@ -251,7 +252,7 @@ def test_any_executor_gives_the_figures_of_this_machine_and_another_version_give
         monkeypatch.setattr(elsewhere, "versions", lambda: next(found, real))
         plan = make_plan(audits, Store(None), slots=1)
         with pytest.raises(BadInputError, match=r"has torch .* where this machine has 0\.1"):
-            list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: True, machines))
+            list(machines.run(Work(plan.jobs, plan.audits, Silent())))
 
 
 class Counting(ThreadPoolExecutor):
@@ -308,14 +309,14 @@ def test_a_run_without_workers_waits_and_then_ends(audits: list[Audit], monkeypa
     monkeypatch.setattr(elsewhere, "_PATIENCE_SECONDS", 0.2)
     plan = make_plan(audits, Store(None), slots=1)
     with ThreadPoolExecutor(max_workers=1) as executor, pytest.raises(BadInputError, match="no worker was left"):
-        list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: True, Machines(executor, slots=lambda: 0)))
+        list(Machines(executor, slots=lambda: 0).run(Work(plan.jobs, plan.audits, Silent())))
 
 
 def test_nothing_is_handed_out_when_the_time_is_over(audits: list[Audit]) -> None:
     plan = make_plan(audits, Store(None), slots=1)
     with ThreadPoolExecutor(max_workers=1) as executor:
         machines = Machines(executor, slots=lambda: 1)
-        assert list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: False, machines)) == []
+        assert list(machines.run(Work(plan.jobs, plan.audits, Silent(), wanted=lambda _: False))) == []
 
 
 def test_an_accelerator_stays_on_this_machine(audits: list[Audit], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from seepage.cli.cluster import ClusterOptions
+from seepage.cli.options import ClusterOptions
 from seepage.errors import BadInputError
-from seepage.extras import MissingExtraError, extra
+from seepage.packages import MissingExtraError, extra
 
 
 def without(patch: pytest.MonkeyPatch, module: str, *packages: str) -> None:

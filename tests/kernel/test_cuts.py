@@ -19,7 +19,7 @@ from seepage import kernel
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify_cut, cuts
 from seepage.kernel.intervals import Ball
 from seepage.kernel.roundings import followed
-from seepage.models.model import seeded
+from seepage.seeds import seeded
 
 COLUMNS = (
     EncodedColumn("a", (0.0,), (1.0,), ("x", "y", "z")),

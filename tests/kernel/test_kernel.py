@@ -24,7 +24,7 @@ from seepage import kernel
 from seepage.kernel import gradients, intervals, rows, spans
 from seepage.kernel.clients import bounded
 from seepage.kernel.intervals import Boxes, everything
-from seepage.models.model import seeded
+from seepage.seeds import seeded
 
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "src" / "seepage" / "kernel"

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify
 from seepage.kernel.intervals import Ball
-from seepage.models.model import seeded
+from seepage.seeds import seeded
 
 NUMBERS = tuple(EncodedColumn(name, (0.5,), (0.5,), None, 0.0, 1.0, 0.05) for name in "pqr")
 FLAG = EncodedColumn("a", (0.0, 0.0), (1.0, 1.0), ("u", "v"))

@@ -14,8 +14,9 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, advanced, from_running, running_statistics
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from tests.oracles.gradients import loss_of
 

@@ -12,8 +12,9 @@ import seepage
 from seepage.datasets.planted import distinct
 from seepage.learning import gradient
 from seepage.models.calling import call
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 
 Kind = Literal["function", "layer", "encoder"]

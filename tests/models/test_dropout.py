@@ -13,9 +13,10 @@ from seepage.errors import BadInputError
 from seepage.learning import gradient
 from seepage.models.dropout import dropping, without_dropout
 from seepage.models.making import make_model
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 
 DATA = distinct(rows=12, continuous=2, discrete=2)

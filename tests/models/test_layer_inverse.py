@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from seepage.datasets.planted import telling
 from seepage.models.layer_inverse import inverted, layers_of, obstacle
-from seepage.models.model import seeded
 from seepage.models.vertical import Copies, Stack, encoder_of
+from seepage.seeds import seeded
 
 ROWS = telling(rows=40).train
 ENCODER = encoder_of(ROWS.schema)

@@ -10,7 +10,8 @@ from seepage import models
 from seepage.datasets import load
 from seepage.errors import BadInputError
 from seepage.models.mlp import linear, mlp, nn3
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model
+from seepage.seeds import seeded
 from seepage.tabular.schema import Continuous, Discrete, Schema
 
 COLUMNS = (

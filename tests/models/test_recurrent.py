@@ -11,8 +11,9 @@ from torch.func import vmap
 from torch.nn.utils.rnn import pack_sequence
 
 from seepage.learning import gradient
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.models.recurrent import by_formula
+from seepage.seeds import seeded
 
 CELLS: dict[str, Callable[[], nn.Module]] = {
     "gru": lambda: nn.GRUCell(3, 4),

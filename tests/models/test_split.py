@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.responses import responder
+from seepage.attacks.split.parts.space import responder
 from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient, deepfm
-from seepage.models.model import seeded
 from seepage.models.split import SplitModel, positions, slopes
+from seepage.seeds import seeded
 from seepage.tabular.schema import Continuous, Discrete, Schema
 
 DATA = telling(rows=40)

@@ -8,8 +8,8 @@ from torch import nn
 
 from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
-from seepage.models.model import seeded
 from seepage.models.vertical import Stack, encoder_of, vertical_mlp
+from seepage.seeds import seeded
 from seepage.tabular.partition import by_shares
 from seepage.tabular.schema import Continuous, Schema
 

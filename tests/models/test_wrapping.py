@@ -17,8 +17,9 @@ from seepage.datasets.planted import distinct
 from seepage.defenses.dp_sgd import DPSGD
 from seepage.learning import gradient
 from seepage.models.making import make_model
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.models.wrapping import as_logits, from_same_buffers, returns_chances
+from seepage.seeds import seeded
 from seepage.tabular.schema import Discrete
 
 DATA = distinct(rows=4, continuous=1, discrete=2)

@@ -12,9 +12,10 @@ from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, local_update
 from seepage.models.mlp import nn1
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 
 DATA = distinct(rows=40)

@@ -12,9 +12,9 @@ from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import cut_step
 from seepage.models.deepfm import deepfm
-from seepage.models.model import seeded
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning
+from seepage.seeds import seeded
 from tests.oracles.split import loss_gradient
 
 DATA = telling(rows=120)

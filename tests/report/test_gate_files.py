@@ -17,8 +17,7 @@ from seepage.report.junit import junit
 from seepage.report.report import Report
 from seepage.report.sarif import sarif
 from seepage.results.checks.every import CHECKS
-from seepage.results.checks.explain import titles
-from seepage.results.checks.finding import Finding, Where
+from seepage.results.checks.finding import Finding, Where, titles
 from tests.report.parts import COIN, HOSTILE, PEEK, CoinAudit
 from tests.run.test_limits import SAFE, spec
 

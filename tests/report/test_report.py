@@ -12,8 +12,8 @@ from torch import nn
 
 from seepage.auditing import audit, prepare_all, run_all
 from seepage.errors import BadInputError
-from seepage.models.model import seeded
 from seepage.report.report import Report
+from seepage.seeds import seeded
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.tabular.infer import infer_schema

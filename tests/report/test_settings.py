@@ -15,9 +15,9 @@ from rich.console import Console
 
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
+from seepage.report.console import Bar
 from seepage.report.frames import overview
 from seepage.report.html import render
-from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.report.summary import headline
 from seepage.results.checks.finding import Finding

@@ -17,7 +17,7 @@ from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding
-from seepage.results.tiers import closed_gap
+from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
 from seepage.text import percent, span
 from tests.report.parts import PEEK, CoinAudit, CoinSpec

@@ -31,8 +31,8 @@ from seepage.settings.setting import (
     Scale,
 )
 from seepage.settings.spec import Attacks, Baselines, Spec
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment
+from seepage.settings.units import Tables
 
 
 @dataclass(frozen=True)

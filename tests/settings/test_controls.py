@@ -23,7 +23,7 @@ from seepage.baselines.trees import OwnMarginals
 from seepage.baselines.vertical import UniformRows
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
-from seepage.needs import Need
+from seepage.registry import Need
 from seepage.report.report import Report
 from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
 from seepage.results.rows import rows_of

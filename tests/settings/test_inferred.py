@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from seepage.auditing import prepare_all, run_all
-from seepage.report.inferred import show_inferred
+from seepage.report.terminal import show_inferred
 from seepage.settings.catalogue import setting
 from seepage.tabular.infer import Policy, infer
 

@@ -11,7 +11,7 @@ import pytest
 from cloudpickle import dumps  # noqa: TID251 - as the runner sends an audit to its workers
 
 from seepage.config.document import read_text_document
-from seepage.config.mistakes import DocumentError
+from seepage.config.tree import DocumentError
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.workers import make_sendable

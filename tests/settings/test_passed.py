@@ -28,7 +28,7 @@ from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.report.report import Report
 from seepage.run import runner
-from seepage.run.workers import make_sendable, run_in_workers
+from seepage.run.workers import Work, WorkerProcesses, make_sendable
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit
 from seepage.sources import NoDigestError, fingerprint
@@ -243,7 +243,7 @@ def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
             raise AssertionError
 
     with pytest.raises(BadInputError, match=r"'locked' cannot be sent to worker processes .*give workers=1"):
-        next(run_in_workers([], [prepared(name, attacks=[locked])], Silent(), lambda _: True, lambda _: None, 2))
+        next(WorkerProcesses(2).run(Work([], [prepared(name, attacks=[locked])], Silent())))
 
 
 def test_objects_are_sent_whole() -> None:

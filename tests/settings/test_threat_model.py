@@ -11,8 +11,8 @@ import torch
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.needs import NEEDS, ActsOn, Need
-from seepage.needs import VIEWS as NAMES_OF_VIEWS
+from seepage.registry import NEEDS, ActsOn, Need
+from seepage.registry import VIEWS as NAMES_OF_VIEWS
 from seepage.settings import catalogue
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.horizontal.audit import HorizontalAudit

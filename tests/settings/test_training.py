@@ -13,14 +13,15 @@ from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
-from seepage.models.model import Model, seeded
+from seepage.models.model import Model
 from seepage.reproduce.table import load_table
+from seepage.seeds import seeded
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import HorizontalSpec, Training, make_spec
 from seepage.settings.horizontal.subject import keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import learnt_rows
 from seepage.settings.horizontal.training import train
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, RoundsView
 from tests.parts import horizontal

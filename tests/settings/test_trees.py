@@ -13,7 +13,7 @@ import pytest
 import seepage
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
-from seepage.extras import MissingExtraError
+from seepage.packages import MissingExtraError
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seepage import datasets
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.errors import BadInputError
 from seepage.report.frames import tolerances
 from seepage.run.store import Store

@@ -20,8 +20,8 @@ from seepage.settings.catalogue import deployment_of, setting
 from seepage.settings.setting import Given
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import grid_of_attacks
+from seepage.settings.units import Tables
 from tests.audits import measured
 from tests.rows import number
 from tests.tables import pay_table

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import HorizontalSpec
-from seepage.settings.tables import load_rows
+from seepage.settings.units import load_rows
 from seepage.tabular.infer import Policy, infer
 from seepage.tabular.one_hot import NONE_OF_THEM, one_hot_groups
 from seepage.tabular.reading import FrameSource, open_table

@@ -14,9 +14,8 @@ from seepage.advise.recommendation import Recommendation, given_options, in_word
 from seepage.files import write_whole
 from seepage.report import figures, grids
 from seepage.report.frames import Record, is_error, task_name
-from seepage.report.grids import Grid
+from seepage.report.grids import Grid, canary_columns, task_columns
 from seepage.report.html import page
-from seepage.report.section import canary_columns, task_columns
 from seepage.report.terminal import figures as figure_heads
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting

@@ -24,7 +24,7 @@ from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
-from seepage.report.action import LEAST_TRAININGS
+from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.report import Report
 from seepage.results.gate import check_gate
 from seepage.results.verdict import pick
@@ -38,7 +38,7 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import check_storable
 from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 from seepage.tabular.schema import Schema
 from seepage.text import clean, how_many, lasting, points
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seepage.assessment.row import Record, ResultRow
-from seepage.report.action import LEAST_TRAININGS
+from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
 from seepage.report.report import Report
 from seepage.results.verdict import pick

@@ -8,19 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from seepage import registry
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.assessment.agreement import auc, calibration_error, f1
     from seepage.assessment.certainty import certainties, spreads
-    from seepage.assessment.columns import measure_columns
+    from seepage.assessment.columns import auc, calibration_error, f1, measure_columns
     from seepage.assessment.entropy import Entropy
     from seepage.assessment.features import measure_features
     from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
     from seepage.assessment.kendall import Kendall
-    from seepage.assessment.lifts import Lift, best_baseline, lift
     from seepage.assessment.matched import Matched, match_records, scales
-    from seepage.assessment.measurement import Measurement, Metric
+    from seepage.assessment.measurement import Lift, Measurement, Metric, best_baseline, lift
     from seepage.assessment.measuring import measure, measure_matched
     from seepage.assessment.n_leaked import rows_worth
     from seepage.assessment.quarters import Quarters

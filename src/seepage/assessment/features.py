@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.assessment.agreement import calibration_error
+from seepage.assessment.columns import calibration_error
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema

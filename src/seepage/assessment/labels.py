@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.assessment.agreement import auc, calibration_error, f1, share_explained
+from seepage.assessment.columns import auc, calibration_error, f1, share_explained
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete

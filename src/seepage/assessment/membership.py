@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.agreement import auc
+from seepage.assessment.columns import auc
 from seepage.assessment.measurement import Measurement
 
 # Largest share of non-members that are taken for members (Carlini et al., 2022).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 from seepage.registry import Attack, baselines
 
 if TYPE_CHECKING:

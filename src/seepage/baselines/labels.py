@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from seepage.models.label_heads import best_head
+from seepage.models.predictors import best_head
 from seepage.registry import baselines
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 

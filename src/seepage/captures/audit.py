@@ -15,13 +15,12 @@ from seepage.assessment.measurement import joined_figures
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
-from seepage.results.proofs import contradicted
-from seepage.results.rows import rows_of
+from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
 from seepage.seeds import stream
+from seepage.settings.outcomes import records_outcome
 from seepage.settings.part import NONE, Part, make_part
-from seepage.settings.records import records_outcome
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema

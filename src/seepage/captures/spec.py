@@ -17,11 +17,7 @@ from seepage.settings.spec import File, Spec
 
 # Arguments with which an attack spends next to nothing on what it cannot prove.
 PROOFS_ONLY = {"restarts": 1, "iterations": 1}
-
-
-def _of_audits(name: str) -> Option:
-    """Return the option of audits for a field of the same name."""
-    return fields_of(HorizontalSpec)[name].option
+_OF_AUDITS = fields_of(HorizontalSpec)
 
 
 class AttackSpec(Spec):
@@ -59,11 +55,11 @@ class AttackSpec(Spec):
             default="those of its initialisation",
         ),
     ] = None
-    head: Annotated[Head | None, _of_audits("head")] = None
+    head: Annotated[Head | None, _OF_AUDITS["head"].option] = None
     model_seed: Annotated[
         int, Field(ge=0, lt=2**63), Option("Seed of the network's initialisation, without --weights.", PARTIES)
     ] = 0
-    dropout: Annotated[Dropout, _of_audits("dropout")] = "on"
+    dropout: Annotated[Dropout, _OF_AUDITS["dropout"].option] = "on"
     data: Annotated[
         File | None,
         Option(
@@ -114,9 +110,9 @@ class AttackSpec(Spec):
         bool, Option("Write cells and salts into the certificate, not into a file beside it.", OUTPUT, name="open")
     ] = False
     restore_labels: Annotated[bool, Option("Do not use the labels that the update may hold.", KNOWLEDGE)] = False
-    profile: Annotated[Profile, _of_audits("profile")] = "default"
-    restarts: Annotated[int | None, Field(ge=1), _of_audits("restarts")] = None
-    iterations: Annotated[int | None, Field(ge=1), _of_audits("iterations")] = None
+    profile: Annotated[Profile, _OF_AUDITS["profile"].option] = "default"
+    restarts: Annotated[int | None, Field(ge=1), _OF_AUDITS["restarts"].option] = None
+    iterations: Annotated[int | None, Field(ge=1), _OF_AUDITS["iterations"].option] = None
     regularisation: Annotated[
         float, Field(ge=0, lt=float("inf")), Option("For tree files: lambda of the client's trees.", PARTIES)
     ] = 1.0

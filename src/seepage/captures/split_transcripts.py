@@ -15,17 +15,16 @@ from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
-from seepage.attacks.split.exact import check_gradient, not_exact
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Space, not_exact
 from seepage.captures.transcript_runs import TranscriptExposure, TranscriptTables, UnknownPart, meaningful
 from seepage.captures.transcripts import SERVER, RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
 from seepage.models.dropout import dropping
-from seepage.models.own import find_own, is_own
+from seepage.models.own import find_own
 from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
@@ -36,13 +35,14 @@ from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.settings.split.audit import PRIOR, defense_of
-from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
+from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
+from seepage.sources import is_own
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut, check_gradient
 
 # Number of groups of records with the same weights in all of their messages up to which these are used together, and
 # records in each group from which on they are used whatever the number of groups: each group takes a search.

@@ -10,15 +10,13 @@ import pandas as pd
 
 from seepage import registry
 from seepage.assessment.row import ResultRow
-from seepage.captures.activation_transcripts import ActivationExposure
 from seepage.captures.audit import Attacked, CapturedAudit, run_parts
 from seepage.captures.spec import SPECS
 from seepage.captures.split_transcripts import SplitTranscriptExposure, split_model
-from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
+from seepage.captures.transcript_runs import OWN_FIGURES, ActivationExposure, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
 from seepage.digests import Json
-from seepage.needs import Need, view_in_words
-from seepage.registry import Attack, Entry
+from seepage.registry import Attack, Entry, Need, view_in_words
 from seepage.settings.labels import with_label_columns
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import PlannedPart

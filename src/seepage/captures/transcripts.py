@@ -19,7 +19,7 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from seepage.captures.descriptions import described, json_object, opened, text_of
+from seepage.captures.captured import described, json_object, opened, text_of
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
@@ -204,10 +204,10 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
 def read_about(path: Path) -> TranscriptDescription:
     """Return the description of a transcript."""
     what = f"the description {str(path)!r}"
-    return as_description(json_object(text_of(path, what, _LARGEST_JSON, _ADVICE), what, _ADVICE), what)
+    return transcript_description(json_object(text_of(path, what, _LARGEST_JSON, _ADVICE), what, _ADVICE), what)
 
 
-def as_description(values: Mapping[str, object], what: str) -> TranscriptDescription:
+def transcript_description(values: Mapping[str, object], what: str) -> TranscriptDescription:
     """Return a description from plain values."""
     return described(TranscriptDescription, values, what, FORMAT)
 

@@ -19,13 +19,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 from seepage import __version__
-from seepage.cli.exits import Exit, status_of
-from seepage.cli.interrupts import first_interrupt
-from seepage.cli.text import print_message
-from seepage.config.mistakes import DocumentError
+from seepage.cli.exits import Exit, first_interrupt, print_message, status_of
+from seepage.config.tree import DocumentError
+from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, nearest
 from seepage.files import STORE, make_folder, why
-from seepage.run.memory import keep_freed_memory
 from seepage.settings.catalogue import Setting, settings
 from seepage.text import clean
 

@@ -13,14 +13,13 @@ from seepage.captures.recovery import Recovered
 from seepage.captures.sources import PAGE, RECONSTRUCTION, RESULTS, CaptureResult, open_source
 from seepage.captures.spec import AttackSpec
 from seepage.cli.app import app
-from seepage.cli.exits import Exit
+from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import fields_in_options
 from seepage.cli.running import exit_of
-from seepage.cli.text import print_message, shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.report.captured import captured_sections, records_grid, render_captured, show_grid, show_sections
-from seepage.report.progress import Bar
+from seepage.report.console import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.terminal import make_console
 from seepage.results.rows import as_csv, lifts_of

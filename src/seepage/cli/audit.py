@@ -12,12 +12,17 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from seepage.cli.app import Forwarded, app, guide, load, option
-from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
-from seepage.cli.options import fields_in_options
-from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
-from seepage.config.mistakes import DocumentError
-from seepage.config.preset import presets, read_preset
-from seepage.config.tree import read_text
+from seepage.cli.options import (
+    Cluster,
+    ClusterCa,
+    ClusterCert,
+    ClusterKey,
+    ClusterOptions,
+    InsecureCluster,
+    fields_in_options,
+)
+from seepage.config.document import HORIZONTAL, SETTING, presets, read_preset, read_text_document, setting_of
+from seepage.config.tree import DocumentError, read_text
 from seepage.config.wording import as_key, as_option
 from seepage.digests import Json
 from seepage.errors import BadInputError

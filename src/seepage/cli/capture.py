@@ -14,7 +14,7 @@ from safetensors.torch import save
 from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
 from seepage.captures.recovery import attacker_statistics, client_schema, states_encoding
 from seepage.cli.app import app
-from seepage.cli.text import shown_path
+from seepage.cli.exits import shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.models.making import make_model

@@ -13,8 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from seepage.cli.app import app
-from seepage.cli.exits import Exit
-from seepage.cli.text import print_message, shown_path
+from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.files import write_whole
 from seepage.report.comparing import render_comparison
 from seepage.report.terminal import figures, make_console, make_table

@@ -19,7 +19,7 @@ from seepage.files import write_whole
 from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
-from seepage.settings.tables import load_rows
+from seepage.settings.units import load_rows
 from seepage.tabular.correlation import ColumnAssociation, associations
 from seepage.tabular.together import Together, together
 from seepage.text import clean

@@ -1,12 +1,31 @@
-"""The exit statuses of the program, the same for every command."""
+"""The ends of the program: exit statuses, messages and interrupts, the same for every command."""
 
 from __future__ import annotations
 
 import errno
+import signal
 import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
+from types import FrameType
 
 from seepage.errors import BadInputError, CertifiedWrongError
+from seepage.text import clean
+
+
+def print_message(line: str) -> None:
+    """Print one line on the error stream, in which nothing of the input can steer the terminal."""
+    print(f"seepage: {clean(line, 4000)}", file=sys.stderr)
+
+
+def shown_path(path: str | Path) -> str:
+    """Return a path as it is printed."""
+    return clean(path, 4000)
 
 
 class Exit(IntEnum):
@@ -56,3 +75,39 @@ def status_of(error: BaseException | None) -> Exit:
 
 _DEVICE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _OF_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_IOERR_WRITE")
+
+
+# An interrupt so soon after one that was answered is part of it; later ones interrupt again, should tidying up hang.
+_SAME_SECONDS = 5.0
+
+
+class Interrupts:
+    """Handler of interrupts that raises ``KeyboardInterrupt``, but not twice in quick succession."""
+
+    def __init__(self) -> None:
+        self.answered: float | None = None
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        """Raise ``KeyboardInterrupt`` unless one was raised a moment ago."""
+        now = time.monotonic()
+        if self.answered is not None and now - self.answered < _SAME_SECONDS:
+            return
+        self.answered = now
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def first_interrupt() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` at the first of several quick interrupts, and none during the cleanup."""
+    own = threading.current_thread() is threading.main_thread()
+    # A shell starts what runs in the background with interrupts ignored, which stays so.
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    interrupts = Interrupts()
+    signal.signal(signal.SIGINT, interrupts)
+    try:
+        yield
+    finally:
+        # The program is about to end with the status of an interrupt, which another one must not change.
+        signal.signal(signal.SIGINT, signal.default_int_handler if interrupts.answered is None else signal.SIG_IGN)

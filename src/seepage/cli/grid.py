@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.text import Text
 
 from seepage.config.document import read_document
-from seepage.needs import NEEDS, view_in_words
+from seepage.registry import NEEDS, view_in_words
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.threat_model import Deployment, grid_of_attacks

@@ -13,9 +13,9 @@ from rich.text import Text
 from seepage import datasets, registry
 from seepage.cli.app import app
 from seepage.errors import unknown_name
-from seepage.lazy import LazyModule
+from seepage.packages import LazyModule
 from seepage.report.terminal import figures, make_console, make_list
-from seepage.results.checks.explain import explanation, titles
+from seepage.results.checks.finding import explanation, titles
 
 if TYPE_CHECKING:
     from seepage.cli import grid as grids

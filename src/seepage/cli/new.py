@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from seepage.cli.app import app
-from seepage.cli.text import shown_path
+from seepage.cli.exits import shown_path
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.text import clean

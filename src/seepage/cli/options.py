@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seepage.cli.app import guide
+from seepage.cli.app import guide, option
 from seepage.config.choices import shown
-from seepage.config.mistakes import DocumentError
-from seepage.config.tree import parse
+from seepage.config.tree import DocumentError, parse
 from seepage.errors import BadInputError
-from seepage.settings.option import SpecField, fields_of
+from seepage.settings.option import RUNNING, SpecField, fields_of
 from seepage.settings.part import read_part
 from seepage.settings.spec import Spec
-from seepage.user_code import is_reference
+from seepage.sources import is_reference
+
+if TYPE_CHECKING:
+    from seepage.run.elsewhere import Machines
+
 
 _TYPES: Mapping[str, type] = {"whole": int, "number": float, "path": Path, "switch": bool}
 
@@ -202,3 +208,52 @@ def _mapping(field: SpecField, text: str) -> dict[str, object]:
             f"{field.flag} takes options such as {field.option.example or '{name: value}'}, got {text!r}."
         )
     return options
+
+
+_FROM_DASK = "Default: Dask's configuration."
+Cluster = Annotated[
+    str | None,
+    option(
+        "Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
+        "[bold]dask[/bold].",
+        RUNNING,
+        "ADDRESS",
+    ),
+]
+ClusterCa = Annotated[
+    Path | None, option(f"Certificate of the cluster's authority, PEM. {_FROM_DASK}", RUNNING, "FILE")
+]
+ClusterCert = Annotated[Path | None, option(f"Certificate of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
+ClusterKey = Annotated[Path | None, option(f"Private key of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
+InsecureCluster = Annotated[
+    bool,
+    option(
+        "Take a cluster without encryption, on a loopback address of this machine alone.",
+        RUNNING,
+        "",
+        "--insecure-cluster",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Options that name a cluster; without an address, jobs run on this machine."""
+
+    address: str | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def connect(self) -> AbstractContextManager[Machines | None]:
+        """Return a context in which the cluster is connected; None in it where none is named."""
+        if self.address is None:
+            if self != ClusterOptions():
+                raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")
+            return nullcontext()
+        dask = import_module("seepage.integrations.dask")
+        return dask.cluster(self.address, ca=self.ca, cert=self.cert, key=self.key, insecure=self.insecure)
+
+
+THIS_MACHINE = ClusterOptions()

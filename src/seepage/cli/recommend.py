@@ -14,9 +14,8 @@ from typer.main import get_command_from_info
 
 from seepage.cli.app import Forwarded, app, flowing, interruptible, new_folder, option
 from seepage.cli.audit import AllowCode, AsJson, Document, Quiet, setting_in
-from seepage.cli.exits import Exit
+from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import print_message, shown_path
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key, as_option

@@ -10,11 +10,10 @@ from rich.table import Column
 from rich.text import Text
 
 from seepage.cli.app import app, interruptible
-from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
-from seepage.cli.exits import Exit
-from seepage.cli.text import shown_path
+from seepage.cli.exits import Exit, shown_path
+from seepage.cli.options import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.errors import BadInputError
-from seepage.report.progress import Bar
+from seepage.report.console import Bar
 from seepage.report.terminal import make_console, make_list
 from seepage.reproduce.console import show_comparison
 from seepage.reproduce.reproduce import Selection

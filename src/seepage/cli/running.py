@@ -14,18 +14,16 @@ from rich.text import Text
 
 from seepage.auditing import fitting, prepare_all, run_all
 from seepage.cli.app import interruptible, new_folder
-from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
-from seepage.cli.exits import Exit
-from seepage.cli.text import print_message, shown_path
+from seepage.cli.exits import Exit, print_message, shown_path
+from seepage.cli.options import THIS_MACHINE, ClusterOptions
 from seepage.errors import BadInputError, Remedy
 from seepage.files import write_whole
+from seepage.report.console import Bar
 from seepage.report.html import FILE as PAGE
-from seepage.report.inferred import show_inferred
 from seepage.report.junit import junit
-from seepage.report.progress import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, show_inferred
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
@@ -101,8 +99,8 @@ def run(
     messages = make_console(stderr=True)
     if not quiet and audits[0].inferred is not None:
         show_inferred(messages, audits[0].inferred)
-    if not quiet and (sentence := needed(audits[0].spec)) is not None:
-        print_message(sentence)
+    if not quiet and audits[0].spec.gate is not None:
+        print_message(needed(audits[0].spec, audits[0].spec.gate))
     with cluster.connect() as machines, nullcontext(Listener()) if quiet else Bar(messages) as listener:
         spent = process_time() - begun[0] if specs[0].workers == 1 else monotonic() - begun[1]
         budget = None if specs[0].time_budget is None else max(0.0, specs[0].time_budget - spent)

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from seepage.cli.app import app
+from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import shown_path
 from seepage.digests import Json
 from seepage.files import write_whole
-from seepage.report.inferred import show_inferred
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, show_inferred
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer

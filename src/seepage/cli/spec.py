@@ -13,8 +13,8 @@ from rich.text import Text
 from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
+from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import shown_path
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
@@ -133,7 +133,7 @@ def _summary(document: Path, expected: Forecast, spec: Spec) -> str:
     others = len(expected.lines) - attacks
     workers = f"{expected.workers} jobs at a time" if expected.workers > 1 else "one job at a time"
     memory = "" if expected.memory is None else f", and {expected.memory / 1e9:.1f} GB of memory in each process"
-    gate = f" {needed(spec)}" if spec.gate is not None else ""
+    gate = "" if spec.gate is None else f" {needed(spec, spec.gate)}"
     time = (
         "How long that takes, only running it tells"
         if expected.seconds is None

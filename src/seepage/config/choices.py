@@ -12,12 +12,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from seepage.config.mistakes import Mistakes
-from seepage.config.tree import Node, is_word, join
+from seepage.config.tree import Mistakes, Node, is_word, join
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 from seepage.settings.part import Part, combine, read_part
-from seepage.user_code import is_file, is_reference, short_name
+from seepage.sources import is_file, is_reference, short_name
 
 # More audits, or parts of one, than anyone can run; and more combinations of all that is swept over.
 MOST, MOST_SWEPT = 10_000, 1_000_000

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seepage import registry
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
     from seepage.datasets.catalogue import Listing, catalogue
-    from seepage.datasets.dataset import Dataset
+    from seepage.datasets.dataset import Dataset, from_frame, own_table, read_table
     from seepage.datasets.loading import load
-    from seepage.datasets.own import from_frame, own_table, read_table
 
 # Registered name and module, which is imported when the dataset is first loaded.
 registry.datasets.declare(

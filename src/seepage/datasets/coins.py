@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from seepage.datasets.dataset import Dataset
+from seepage.datasets.dataset import Dataset, some_rows
 from seepage.datasets.marked import pulled
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -42,12 +42,6 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
         ", which the target follows" if strength else ""
     )
     return replace(data, train=table, test=None, notes=(*data.notes, note))
-
-
-def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
-    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
-    order = np.random.default_rng(seed).permutation(len(data.all))
-    return replace(data, train=data.all.rows(order[:most]), test=None)
 
 
 def numbered(data: Dataset, count: int, seed: int) -> Dataset:

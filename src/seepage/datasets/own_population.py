@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seepage.datasets.dataset import Dataset
+from seepage.datasets.dataset import Dataset, texts_of
 from seepage.datasets.marked import marked
-from seepage.datasets.own import texts_of
 from seepage.datasets.population import Nodes, Texts
 from seepage.datasets.words import ANY_WORD, numbered
 from seepage.errors import BadInputError, Remedy

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from seepage.defenses.none import Undefended
 from seepage.errors import check_count
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("aggregation", "horizontal")

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 # Two mechanisms on the same thing cannot be combined.
 _ACTS_ON: ActsOn = "answers"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import check_count
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("bottleneck", "vertical")

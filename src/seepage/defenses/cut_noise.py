@@ -12,8 +12,7 @@ from torch import Tensor
 
 from seepage.defenses.accounting import gaussian_epsilon
 from seepage.errors import BadInputError, check_choice, check_count, non_negative, positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 Rule = Literal["quantile", "own"]
 

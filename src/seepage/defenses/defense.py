@@ -14,7 +14,7 @@ from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import GradientOf, gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
-from seepage.needs import ActsOn
+from seepage.registry import ActsOn
 from seepage.wire.horizontal import KnownDefense
 
 # Arguments of ``learning.gradient`` for several batches, and whole updates as rows.

@@ -15,8 +15,7 @@ from seepage.errors import positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
 from seepage.models.wrapping import is_its_layers
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 from seepage.wire.horizontal import KnownDefense
 
 # Entries of single records' gradients in memory at once; 64 MiB in float32.

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 Features = Float[Tensor, "training record feature"]
 Spread = Float[Tensor, "training 1 feature"]

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from seepage.defenses.defense import Update, check_seeds, flat, unflat, with_noise
 from seepage.errors import positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 from seepage.wire.horizontal import KnownDefense
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import BadInputError, check_count, non_negative, positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("without_columns", "pooled")

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("label_flip", "split")

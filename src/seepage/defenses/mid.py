@@ -11,8 +11,7 @@ from torch import Tensor
 
 from seepage.defenses.feature_noise import Features, Spread, with_feature_noise
 from seepage.errors import positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("mid", "vertical")

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 # Least product of distance variances, so that features that are all alike have a derivative.
 _LEAST = 1e-12

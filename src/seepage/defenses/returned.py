@@ -12,8 +12,7 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 Returned = Float[Tensor, "batch record feature"]
 Targets = Float[Tensor, "batch record"]

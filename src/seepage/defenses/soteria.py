@@ -15,8 +15,7 @@ from seepage.defenses.defense import Batches, Labels, Update, check_separate
 from seepage.errors import BadInputError, positive
 from seepage.learning import gradient
 from seepage.models.model import Model
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 from seepage.wire.horizontal import KnownDefense
 
 # Entries of single records' gradients in memory at once; 64 MiB in float32.

@@ -11,8 +11,7 @@ from jaxtyping import Float, Float32
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
 from seepage.errors import BadInputError, check_count, positive
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 

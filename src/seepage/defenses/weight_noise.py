@@ -12,8 +12,7 @@ from torch import nn
 
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
-from seepage.needs import ActsOn
-from seepage.registry import defenses
+from seepage.registry import ActsOn, defenses
 
 
 @defenses.register("weight_noise", "split")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
     from seepage.guard.finding import Answer, Decision, GuardFinding, Proof

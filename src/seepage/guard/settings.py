@@ -7,14 +7,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.captures.descriptions import described
+from seepage.captures.captured import described
 from seepage.errors import BadInputError
 from seepage.files import load_yaml
 from seepage.guard.policy import Action, GuardPolicy, Mode
 from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
-from seepage.models.own import is_own
 from seepage.protocols.recipe import MessageRecipe
+from seepage.sources import is_own
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table

@@ -27,10 +27,11 @@ from seepage.guard.received import signs_of_crafting
 from seepage.learning import gradient, local_update
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
-from seepage.models.own import is_own, load_own
+from seepage.models.own import load_own
 from seepage.models.states import State, as_state, changes, common_prefix, is_buffer, state_digest
 from seepage.protocols.recipe import MessageRecipe
 from seepage.registry import attacks
+from seepage.sources import is_own
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema

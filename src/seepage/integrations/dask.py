@@ -12,7 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from seepage.errors import BadInputError
-from seepage.extras import extra
+from seepage.packages import extra
 from seepage.run.elsewhere import Machines, difference, forget, itself, versions
 
 with extra("dask", "Dask", "dask", "distributed"):

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from seepage.captures.captured import Description, save_capture
 from seepage.errors import BadInputError
-from seepage.extras import extra
 from seepage.files import make_folder, write_whole
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
 from seepage.models.states import as_state, changes, state_digest
+from seepage.packages import extra
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.client_encoder import ClientEncoder
 

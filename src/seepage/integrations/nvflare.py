@@ -15,9 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.extras import extra
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
+from seepage.packages import extra
 
 with extra("nvflare", "NVFlare", "nvflare"):
     from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable

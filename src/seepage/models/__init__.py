@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from seepage import registry
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.models.model import Head, Model, seeded
+    from seepage.models.model import Head, Model
+    from seepage.seeds import seeded
 
 # Registered name and module, which is imported when the network is first made.
 registry.models.declare(

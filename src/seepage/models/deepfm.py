@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import seeded
 from seepage.models.split import SplitHead, SplitModel, categories_of, outputs_of, positions, usual_split_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 # DeepCTR-Torch initialises embeddings, first-order weights and hidden layers with this standard deviation.

@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 

@@ -17,9 +17,10 @@ from seepage.models.copies import copied
 from seepage.models.embedding import adapted
 from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
-from seepage.models.own import is_own, load_own
+from seepage.models.own import load_own
 from seepage.models.weights import load_weights
 from seepage.models.wrapping import as_column, as_logits, from_same_buffers, returns_chances, within_chances
+from seepage.sources import is_own
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 

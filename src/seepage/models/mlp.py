@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import nn
 
 from seepage.errors import BadInputError
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 

@@ -184,10 +184,3 @@ def usual_head(schema: Schema) -> Head:
 def output_width(schema: Schema, head: Head) -> int:
     """Return the number of outputs that a head needs: one logit a class with ``softmax``, else one number."""
     return schema.target.width if head == "softmax" else 1
-
-
-def seeded(build: Callable[[], T], seed: int) -> T:
-    """Return ``build()`` with PyTorch's own initialisation drawn from ``seed``, global state untouched."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # noqa: TID251  initialisers of torch.nn take no generator; the fork undoes it
-        return build()

@@ -19,9 +19,10 @@ from typing import get_type_hints
 from torch import nn
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
+from seepage.seeds import seeded
+from seepage.sources import described, import_place, is_file, searched_first
 from seepage.tabular.schema import Discrete, Schema
-from seepage.user_code import described, import_place, is_file, searched_first
 
 # Other names under which a factory may ask for these, where it has no default for them.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -45,11 +46,6 @@ class LoadedNetwork:
 
     network: nn.Module | Model
     digest: str | None
-
-
-def is_own(name: str) -> bool:
-    """Return whether a model's name is that of a user's own factory."""
-    return ":" in name
 
 
 def load_own(

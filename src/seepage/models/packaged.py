@@ -9,7 +9,8 @@ from types import ModuleType
 from torch import nn
 
 from seepage.errors import BadInputError
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
+from seepage.seeds import seeded
 from seepage.tabular.schema import Discrete, Schema
 
 

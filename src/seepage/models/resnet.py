@@ -7,8 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.models.batch_norm import BatchNorm
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 _UNITS, _BLOCKS = 100, 2

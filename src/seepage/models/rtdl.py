@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
 from seepage.models.packaged import of_columns, package
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 _PACKAGE = "rtdl_revisiting_models"

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.layout import PartLayout
-from seepage.models.model import seeded
 from seepage.models.split import SplitHead, check_head, label_chances, outputs_of, record_losses, usual_split_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder, to_bounds
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete, Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from seepage import registry
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
     from seepage.protocols.clients import Clients

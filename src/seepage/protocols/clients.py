@@ -16,9 +16,8 @@ from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.aggregation import Aggregation
 from seepage.defenses.defense import Update, check_seed_count, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.learning import GradientOf, gradient
+from seepage.learning import GradientOf, check_finite, gradient
 from seepage.models.model import Model
-from seepage.protocols.finite import check_finite
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, RoundsView, View

@@ -15,10 +15,9 @@ from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.returned import BatchDefense
 from seepage.errors import BadInputError, check_count
-from seepage.learning import CutStep, cut_step
+from seepage.learning import CutStep, check_finite, check_labels, check_losses, cut_step
 from seepage.models.deepfm import Fields
 from seepage.models.split import SplitModel, for_loss
-from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.registry import name_of
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript

@@ -18,8 +18,7 @@ from jaxtyping import Float, Float32, Shaped
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.extras import extra
-from seepage.lazy import LazyModule
+from seepage.packages import LazyModule, extra
 from seepage.tabular.encoder import Encoder, Scaling
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics

@@ -17,10 +17,9 @@ from seepage.defenses.mid import Mid
 from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count, positive
-from seepage.learning import VerticalStep, vertical_step
+from seepage.learning import VerticalStep, check_finite, check_labels, check_losses, vertical_step
 from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, VerticalModel
-from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.registry import name_of
 from seepage.tabular.statistics import Statistics
 from seepage.wire.labels import BatchView, LogitsView, ReturnedView

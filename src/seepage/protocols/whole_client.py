@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import seeded
+from seepage.learning import check_finite, check_labels, check_losses
 from seepage.models.split import for_loss, outputs_of, record_losses, usual_split_head
 from seepage.models.vertical import Copies, Stack, encoder_of
-from seepage.protocols.finite import check_finite, check_labels, check_losses
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import ReturnedView

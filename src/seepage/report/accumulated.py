@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
+from seepage.report.grids import Section, attack_column, score_columns
 from seepage.report.result import AuditResult
-from seepage.report.section import Section, attack_column, score_columns
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.settings.spec import Spec
 from seepage.text import clean

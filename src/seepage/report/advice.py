@@ -1,4 +1,4 @@
-"""What to change: the least that brings leakage below a threshold, among the settings that were audited."""
+"""What to change: the least that brings leakage below a threshold, and what to do about it, in sentences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
-from seepage.results.tiers import BOUNDS
-from seepage.results.verdict import UNDEFENDED, UNKNOWN, gravest
-from seepage.text import clean, lowered, percent
+from seepage.report.result import AuditResult
+from seepage.results.checks.finding import few_of
+from seepage.results.verdict import BOUNDS, INCOMPLETE, UNDEFENDED, UNKNOWN, gravest
+from seepage.settings.option import fields_of
+from seepage.text import clean, how_many, listed, lowered, percent, points
 
 
 def advice(
@@ -108,3 +110,160 @@ def _cost(task: float | None, metric: str) -> str:
     if task is None:
         return ""
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"
+
+
+# Share of the gap to certainty below which leakage is called low.
+ENOUGH = 0.2
+# Trainings below which a difference of the task is not judged.
+LEAST_TRAININGS = 3
+
+
+def what_to_do(result: AuditResult) -> list[str]:
+    """Return what to do, what it leaves and what it costs, in sentences; none where nothing was attacked."""
+    if not result.audit.repeatable:
+        return [
+            "What was captured can no longer be defended. To see what a change would leave, audit the deployment: "
+            "seepage audit --help."
+        ]
+    return actions(result, result.attacked) if result.attacked else []
+
+
+def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
+    """Return what to do as sentences, by the strongest attack of each configuration."""
+    task = {setting_of(record): record for record in result.frontier}
+    given = [record for record in attacked if record["defense"] == UNDEFENDED]
+    fine = [record for record in attacked if keeps_below(record, ENOUGH)]
+    name = clean(result.audit.setting, 40)
+    search = (
+        f"To search for the cheapest change: seepage recommend --setting {name} --below 0.2, with this audit's options."
+    )
+    missed = missed_by_guessing(result)
+    reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
+    if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
+        worst = max(given, key=lambda record: record["upper"])
+        nothing = f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."
+        return [nothing, *_open_columns(result, given)]
+    if not fine:
+        return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
+    best = max(fine, key=lambda record: _rank(task.get(setting_of(record))))
+    before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
+    instead = "" if before is None else f", instead of {_of_100(before)}"
+    now, then = task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED))
+    use = f"Use {_name(result, best)}:"
+    if _useless(now, then):
+        use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
+    words = f"{use} at most {_of_100(best['upper'])} {missed} are read{instead}."
+    return [words, *_open_columns(result, [best]), _cost_of_task(now, then), search]
+
+
+def missed_by_guessing(result: AuditResult) -> str:
+    """Return the words behind a number on the first screen: what is counted."""
+    what = "trials" if result.audit.about.trials is not None else "cells"
+    if any(record["of"] is not None or record["label"] is not None for record in result.overviews):
+        what = "labels" if all(record["of"] is not None for record in result.overviews) else "cells or labels"
+    return f"of 100 {what} that guessing misses"
+
+
+def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
+    """Return a sentence on the sensitive columns that are not shown to stay below the limit in all configurations."""
+    own = [column for record in records for column in result.by_column[setting_of(record)] if column["sensitive"]]
+    guessed = {column["column"] for column in own if (column["baseline"] or 0.0) >= 1}
+    names = {column["column"] for column in own} - guessed
+    exceeding = [column["column"] for column in own if not keeps_below(column, ENOUGH)]
+    wide = [clean(name, 40) for name in dict.fromkeys(exceeding) if name in names]
+    if not wide:
+        return []
+    flag = fields_of(type(result.audit.spec))[result.audit.spec.repeats].flag
+    return [
+        f"That is all cells together: below {100 * ENOUGH:.0f} is not shown for {len(wide)} of "
+        f"{how_many(len(names), 'sensitive column')} ({listed(few_of(wide))}); {flag} narrows it."
+    ]
+
+
+def _of_100(share: float) -> int:
+    """Return a share of what guessing misses as a number of 100, rounded up: an attack takes nothing back."""
+    return max(0, math.ceil(100 * round(share, 6)))
+
+
+def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
+    """Return what is missing where a configuration may leave little, but nothing shows it yet; else None."""
+    unclear = [
+        record
+        for record in attacked
+        if gravest(record["tier"]) in UNKNOWN and record["closed"] is not None and record["closed"] < ENOUGH
+    ]
+    waiting = [result.defense(defense) for _, defense in result.not_reached]
+    if not unclear:
+        missing = f"nothing was measured with {listed(list(dict.fromkeys(waiting)))}"
+        return f"Nothing is decided: {missing}. Give more time." if waiting else None
+    best = min(unclear, key=lambda record: record["closed"])
+    name = _name(result, best)
+    if best["tier"] == INCOMPLETE:
+        missing = result.missing(setting_of(best))
+        return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
+    if why := result.not_tried(setting_of(best), best["attack"]):
+        return f"Nothing is decided: with {name} {why}, so that more may be read."
+    spec = result.audit.spec
+    if best["n"] < result.audit.units and result.left_out:
+        ran = f"{best['n']} of {result.audit.units} {spec.unit}s were run with {name}"
+        return f"Nothing is decided: {ran}. Give more time."
+    more = fields_of(type(spec))[spec.repeats].flag
+    little = "little may be read" if best["defense"] == UNDEFENDED else f"{name} may leave little"
+    return f"Nothing is decided: {little}. Audit more {spec.unit}s ({more}) before changing anything."
+
+
+def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
+    if not result.defended:
+        return "No defense was audited: add one with --defense (seepage defenses lists them)."
+    rated = [record for record in attacked if record["upper"] is not None and gravest(record["tier"]) not in UNKNOWN]
+    least = min(rated, key=lambda record: record["upper"], default=None)
+    limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
+    left = "" if least is None else f" The least is read with {_name(result, least)}: up to {_of_100(least['upper'])}."
+    return f"Nothing that was audited keeps the attacks below {limit}.{left}"
+
+
+def _name(result: AuditResult, record: Record) -> str:
+    size = f" at {result.audit.about.size} {record['batch_size']}" if result.sized else ""
+    return f"{result.defense(record['defense'])}{size}"
+
+
+def _rank(record: Record | None) -> float:
+    if record is None or record["task"] is None:
+        return float("-inf")
+    return -record["task"] if is_error(record["task_metric"]) else record["task"]
+
+
+def _cost_of_task(task: Record | None, before: Record | None) -> str:
+    """Return what a configuration costs the task, in a sentence."""
+    if task is None or before is None or task["task"] is None or before["task"] is None:
+        return "What it costs the task was not measured."
+    name = lowered(task_name(task["task_metric"]))
+    error = is_error(task["task_metric"])
+    now, then = (f"{record['task']:.4g}" if error else percent(record["task"]) for record in (task, before))
+    change = task["task"] - before["task"]
+    by = f"{change:+.3g}" if error else f"{points(change)} points"
+    if min(task["task_n"], before["task_n"]) < LEAST_TRAININGS:
+        return f"Its {name} is {now}, without it {then}; of fewer than {LEAST_TRAININGS} trainings this is not judged."
+    apart = task["task_low"] is not None and before["task_low"] is not None
+    apart = apart and (task["task_high"] < before["task_low"] or before["task_high"] < task["task_low"])
+    clearly = "" if apart else ", which these trainings do not tell from none"
+    words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
+    if not _useless(task, before):
+        return words
+    return f"{words} That is no better than always giving the same answer: the model has learnt nothing."
+
+
+def _useless(task: Record | None, before: Record | None) -> bool:
+    """Return whether a model learns nothing under a defense, and something without one."""
+    if task is None or before is None or task["task"] is None or before["task"] is None:
+        return False
+    few = min(task["task_n"], before["task_n"]) < LEAST_TRAININGS
+    return not few and _learnt(before) and not _learnt(task)
+
+
+def _learnt(task: Record) -> bool:
+    """Return whether the task is learnt better than by the best constant answer, as far as the trainings tell."""
+    if task["task_baseline"] is None:
+        return True
+    low, high = (task[end] if task[end] is not None else task["task"] for end in ("task_low", "task_high"))
+    return high < task["task_baseline"] if is_error(task["task_metric"]) else low > task["task_baseline"]

@@ -12,14 +12,13 @@ from torch import Tensor
 from seepage.assessment.row import ResultRow
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
+from seepage.captures.sources import ReadTrees
 from seepage.captures.transcript_attacks import TranscriptFindings, TriedAttack
-from seepage.captures.trees import ReadTrees
 from seepage.report import grids
 from seepage.report.frames import Record
-from seepage.report.grids import Grid
+from seepage.report.grids import Grid, Section
 from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
-from seepage.report.section import Section
 from seepage.report.sections import sections
 from seepage.report.terminal import make_table
 from seepage.text import clean, flattened, how_many, percent, shown_value

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record, setting_of
-from seepage.report.grids import Grid, GridCell
-from seepage.report.result import AuditResult
-from seepage.report.section import MOST_COLUMNS, Section, cut_columns, empty, where
-from seepage.results.examples import Cell, Example
+from seepage.report.grids import MOST_COLUMNS, Grid, GridCell, Section, cut_columns, empty, where
+from seepage.report.result import AuditResult, Cell, Example
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, percent, shown_value
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seepage.report.frames import Record
-from seepage.results.tiers import BOUNDS
+from seepage.results.verdict import BOUNDS
 from seepage.text import clean, percent, points, span
 
 SERIES = 6

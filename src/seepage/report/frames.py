@@ -13,11 +13,21 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import ratio
 from seepage.assessment.row import Record, ResultRow
 from seepage.results.checks.finding import Finding
-from seepage.results.tiers import settings, strongest_row
-from seepage.results.verdict import GRAVITY, INCOMPLETE, UNKNOWN, graver, gravest, pick, strongest, verdict
-from seepage.tabular.formats import DAYS
+from seepage.results.verdict import (
+    GRAVITY,
+    INCOMPLETE,
+    UNKNOWN,
+    graver,
+    gravest,
+    pick,
+    settings,
+    strongest,
+    strongest_row,
+    verdict,
+)
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
+from seepage.tabular.texts import DAYS
 from seepage.text import clean
 
 Setting = tuple[int | None, str]

@@ -1,12 +1,14 @@
-"""Tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
+"""Tables as data, and the sections of a report that hold them. Nothing here is HTML; templates escape all of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
+from seepage.report.result import AuditResult
 from seepage.results.verdict import GRAVITY, gravest
 from seepage.text import alike, at_least, bounds_of_alike, clean, percent, points, span
 
@@ -153,3 +155,91 @@ def tier(title: str, key: str = "tier") -> Column:
         return GridCell(value, float(GRAVITY.index(gravest(value))), f"tier {gravest(value)}")
 
     return Column(title, cell, TEXT)
+
+
+MOST_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page; ``kind`` is a word for parts with a layout of their own, which needs ``extra``."""
+
+    name: str
+    title: str
+    words: Sequence[str] = ()
+    points: Sequence[str] = ()
+    figures: Sequence[tuple[Figure, Grid]] = ()
+    grids: Sequence[Grid] = ()
+    kind: str = "plain"
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+def empty(name: str, title: str, why: str) -> Section:
+    """Return a part that only says why there is nothing to show."""
+    return Section(name, title, [why], kind="empty")
+
+
+def setting_columns(result: AuditResult) -> list[Column]:
+    """Return the columns that tell the configurations of an audit apart."""
+    sizes = [count(result.audit.about.size.capitalize(), "batch_size")] if result.sized else []
+    return (
+        [*sizes, text("Defense", "defense", marks=result.audit.about.marks)] if result.defended or not sizes else sizes
+    )
+
+
+def score_columns(result: AuditResult, baseline: bool = True) -> list[Column]:
+    """Return the columns of a share that was read, beside the best baseline where that is no row of its own."""
+    return [
+        share("Read", "mean"),
+        interval("95% interval"),
+        *([share("Best baseline", "baseline"), text("which", "baseline_name")] if baseline else []),
+        gain("Lift (points)", "lift"),
+        interval("Interval of lift", "lift_low", "lift_high"),
+        *([] if baseline else [text("over", "baseline_name")]),
+        tier("Leakage"),
+        count(result.units, "n"),
+    ]
+
+
+def attack_column(result: AuditResult) -> Column:
+    """Return the column of attacks and baselines with their remarks."""
+    return text("Attack or baseline", "attack", marks=result.audit.about.marks)
+
+
+def closed_columns() -> list[Column]:
+    """Return the columns of closed gaps."""
+    return [share("Gap closed", "closed"), interval("its 95% interval", "closed_low", "upper")]
+
+
+def task_columns(task: str, error: bool) -> list[Column]:
+    """Return the columns of how well the task is learnt."""
+    learnt = number if error else share
+    return [learnt(task, "task"), interval("its interval", "task_low", "task_high", 1.0 if error else 100.0)]
+
+
+def canary_columns() -> list[Column]:
+    """Return the columns of the epsilon of one message, in closed form and by canaries."""
+    return [
+        number("Epsilon of one message", "message_epsilon"),
+        number("Canaries show at least", "measured_low"),
+        number("and at most", "measured_high"),
+    ]
+
+
+def where(result: AuditResult, record: Record) -> str:
+    """Return the attack and the configuration of a record."""
+    return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"
+
+
+def cut_columns(count: int, shown: int = MOST_COLUMNS) -> str | None:
+    """Return a note on a table that shows only the most exposed columns; None where it shows all columns."""
+    if count <= shown:
+        return None
+    return f"The {shown} of {count:,} columns of which most is read; results.csv beside this file has all of them."
+
+
+def cut(count: int) -> str | None:
+    """Return a note on a table that does not show all rows; None where it shows all."""
+    if count <= MOST_ROWS:
+        return None
+    return f"The first {MOST_ROWS:,} of {count:,}; results.csv beside this file has all of them."

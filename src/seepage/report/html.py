@@ -20,9 +20,8 @@ from seepage.files import write_whole
 from seepage.report.accumulated import accumulated
 from seepage.report.figures import Figure
 from seepage.report.frames import worst
-from seepage.report.grids import GridCell
+from seepage.report.grids import GridCell, Section
 from seepage.report.result import AuditResult
-from seepage.report.section import Section
 from seepage.report.sections import anchored, sections
 from seepage.report.summary import headline
 from seepage.report.svg import NARROW, WIDE, draw
@@ -58,7 +57,7 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
         AuditPart(f"audit-{i}", name, [anchored(section, f"a{i}-" if several else "") for section in sections(report)])
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
-    over_rounds = accumulated(reports)
+    over_rounds = accumulated(reports) if several else None
     heads = [headline(report) for report in reports]
     gravest = worst([head.record for head in heads if head.record is not None])
     overall = next((i for i, head in enumerate(heads) if head.record is gravest and gravest is not None), 0)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.report import figures, frames, grids
-from seepage.report.action import LEAST_TRAININGS
-from seepage.report.advice import advice, sentences
+from seepage.report.advice import LEAST_TRAININGS, advice, sentences
 from seepage.report.figures import Figure
 from seepage.report.frames import Record, setting_of
-from seepage.report.grids import Grid
-from seepage.report.result import AuditResult
-from seepage.report.section import (
+from seepage.report.grids import (
     MOST_COLUMNS,
+    Grid,
     Section,
     attack_column,
     canary_columns,
@@ -24,6 +22,7 @@ from seepage.report.section import (
     task_columns,
     where,
 )
+from seepage.report.result import AuditResult
 from seepage.results.verdict import UNDEFENDED
 from seepage.text import clean, listed, lowered, points
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from seepage.digests import Json, digest_of
+from seepage.packages import installed
 from seepage.report.junit import title_of
 from seepage.report.result import AuditResult
 from seepage.results.checks.every import CHECKS
-from seepage.results.checks.explain import explanation
-from seepage.results.checks.finding import Where
-from seepage.results.checks.wording import place
+from seepage.results.checks.finding import Where, explanation, place
 from seepage.text import clean
-from seepage.versions import installed
 
 VERSION = "2.1.0"
 GATE = "gate"

@@ -11,12 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
-from seepage.needs import NEEDS, view_in_words
+from seepage.registry import NEEDS, view_in_words
 from seepage.report import grids
-from seepage.report.action import what_to_do
-from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
-from seepage.report.first_screen import example, not_tested
+from seepage.report.advice import what_to_do
+from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section, truth_and_guess
 from seepage.report.frames import setting_of
+from seepage.report.grids import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    Grid,
+    GridCell,
+    Section,
+    attack_column,
+    closed_columns,
+    cut,
+    cut_columns,
+    setting_columns,
+)
 from seepage.report.leakage import (
     advice_section,
     columns_section,
@@ -25,24 +36,13 @@ from seepage.report.leakage import (
     leakage_section,
     pictures_section,
 )
-from seepage.report.result import AuditResult
-from seepage.report.section import (
-    MOST_COLUMNS,
-    MOST_ROWS,
-    Section,
-    attack_column,
-    closed_columns,
-    cut,
-    cut_columns,
-    setting_columns,
-)
+from seepage.report.result import AuditResult, Cell
 from seepage.report.summary import headline, summary
 from seepage.results.checks.every import CHECKS
-from seepage.results.checks.explain import explanation
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
-from seepage.results.checks.finding import SEVERITIES
-from seepage.results.tiers import BOUNDS
-from seepage.results.verdict import pick
+from seepage.results.checks.finding import SEVERITIES, explanation, few_of
+from seepage.results.verdict import BOUNDS, pick
+from seepage.tabular.infer import Inferred
 from seepage.text import clean, listed, lowered, percent, points
 
 # Number of figures of columns in the table of all figures, where a table has many columns.
@@ -303,3 +303,44 @@ def _all(result: AuditResult) -> Section:
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section("all", "All figures", words, grids=[table], kind="folded")
+
+
+# Cells of the example record, those of sensitive columns first.
+_CELLS = 5
+
+
+def not_tested(result: AuditResult) -> str:
+    """Return the limits of the figures: attacks that were not run, and columns left out."""
+    run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
+    further = sum(entry.applies and entry.attack not in run for entry in result.grid)
+    others = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
+    return " ".join([f"Not tested: {others}attacks that nobody has published.", *left_out(result.audit.inferred)])
+
+
+def left_out(inferred: Inferred | None) -> list[str]:
+    """Return the columns that the audit leaves out, in a sentence; empty for none."""
+    columns = () if inferred is None else inferred.columns
+    names = [clean(column.name) for column in columns if column.taken == "left out"]
+    if not names:
+        return []
+    return [f"Left out of the audit: {listed(few_of(names))}."]
+
+
+def example(result: AuditResult) -> Grid | None:
+    """Return the first record as it was and as it was read; None where records are not shown or not kept."""
+    record = result.reference
+    if record is None or not result.open:
+        return None
+    place = (*setting_of(record), record["attack"])
+    first = next((e for e in result.examples if (e.batch_size, e.defense, e.attack) == place), None)
+    if first is None:
+        return None
+    sensitive = set(result.audit.about.sensitive)
+    cells = sorted(first.cells, key=lambda cell: cell.column not in sensitive)[:_CELLS]
+    caption = f"The first record: {sum(cell.right for cell in first.cells)} of {len(first.cells)} cells are right"
+    return Grid(caption, grids.heads(["", "As it was", "As it was read"]), [_line(cell) for cell in cells])
+
+
+def _line(cell: Cell) -> list[GridCell]:
+    name = clean(cell.column, 32)
+    return [GridCell(name, name), *(replace(read, behind="") for read in truth_and_guess(cell, 32))]

@@ -11,17 +11,19 @@ from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
-from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
     INCOMPLETE,
     INCONCLUSIVE,
+    TIERS,
     UNDEFENDED,
     UNKNOWN,
     Verdict,
     gravest,
     pick,
+    settings,
     strongest,
+    strongest_row,
     verdict,
 )
 from seepage.settings.setting import About

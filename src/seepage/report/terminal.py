@@ -1,13 +1,19 @@
-"""Tables and consoles in the house style."""
+"""Tables and consoles in the house style, and on them what the columns of a table were taken for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
+
+from seepage.text import clean
+
+if TYPE_CHECKING:
+    from seepage.tabular.infer import Inferred, InferredColumn
 
 _PLAIN_WIDTH = 120
 _PADDING = (0, 1, 0, 0)
@@ -39,3 +45,45 @@ def make_console(stderr: bool = False) -> Console:
     """Return a console as wide as the terminal, or wide enough for tables where there is none."""
     console = Console(stderr=stderr, highlight=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+
+
+_COLUMNS = 40
+# Rank of columns that nobody needs to look at.
+_OTHERS = 4
+# Largest number of characters of a note.
+_WIDE = 400
+
+
+def show_inferred(console: Console, inferred: Inferred, all_columns: bool = False) -> None:
+    """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
+
+    To look at are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
+    """
+    target = inferred.schema.target.name
+    sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
+
+    def rank(column: InferredColumn) -> int:
+        marks = (column.name == target, column.name in sensitive, column.taken == "left out", bool(column.near), True)
+        return marks.index(True)
+
+    ranked = sorted(inferred.columns, key=rank)
+    first = sum(rank(column) < _OTHERS for column in ranked)
+    shown = ranked[: _COLUMNS if all_columns else min(first, _COLUMNS)]
+    rows = []
+    for column in shown:
+        marks = " (target)" if column.name == target else " (sensitive)" if column.name in sensitive else ""
+        style = "yellow" if column.taken == "left out" or column.near else ""
+        why = column.why + (f"; near a threshold: {column.near}" if column.near else "")
+        rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160))))
+    title = f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
+    console.print(make_table(title, ("column", "taken as", "because"), rows))
+    if rest := ranked[len(shown) :]:
+        console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
+    for note in inferred.notes:
+        console.print(Text(f"  {clean(note, _WIDE)}"))
+    console.print(Text("  Write it down with seepage schema, correct it and give it with --schema.\n", "dim"))
+
+
+def _counts(columns: Sequence[InferredColumn]) -> str:
+    counts = {kind: sum(column.taken == kind for column in columns) for kind in ("discrete", "continuous", "left out")}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)

@@ -16,14 +16,13 @@ from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_t
 from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.elsewhere import Machines
-from seepage.run.plan import make_plan
+from seepage.run.plan import check_counts, make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, stored_runs
-from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit, Configuration, Given, TaskTraining
-from seepage.settings.tables import Tables
+from seepage.settings.units import Tables
 
 FILE = "comparison.csv"
 

@@ -10,8 +10,7 @@ from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
 from seepage.results.checks.facts import Gap, in_words
-from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
-from seepage.results.checks.wording import place, where_of
+from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where, place, where_of
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
@@ -258,13 +257,11 @@ def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> N
             raise unknown_name("deployed defense", label, labels)
 
 
-def needed(spec: Spec) -> str | None:
-    """Return the least number of units of a gate and its budget, as a sentence; None without a gate."""
-    if spec.gate is None:
-        return None
-    least = least_units(spec.gate.above)
-    column = "" if spec.gate.column is None else f" in column {clean(spec.gate.column)}"
-    limit = f"{100 * spec.gate.above:.1f}"
+def needed(spec: Spec, gate: Gate) -> str:
+    """Return the least number of units of a spec's gate and its budget, as a sentence."""
+    least = least_units(gate.above)
+    column = "" if gate.column is None else f" in column {clean(gate.column)}"
+    limit = f"{100 * gate.above:.1f}"
     if by_units(spec):
         return (
             f"The gate at {limit} points{column} needs at least {least} {spec.unit}s in each deployed configuration; "

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
-from seepage.results.checks.finding import Where
-from seepage.results.checks.wording import where_of
+from seepage.results.checks.finding import Where, where_of
 from seepage.run.runner import Run
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Cache

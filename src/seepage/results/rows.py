@@ -1,4 +1,4 @@
-"""Figures of an audit as rows, and their files."""
+"""Figures of an audit as rows, their files, and proofs that the truth contradicts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,35 @@ from seepage.assessment import Estimate, Lift, Measurement, lift
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
-from seepage.results.proofs import WRONG
+from seepage.results.checks.finding import Where, where_of
 from seepage.run.limits import by_units, judged_figures, samples_of
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
 from seepage.text import clean, printable_json
+
+# Metric of certified cells that are wrong, no result: above 0 it is a mistake in seepage.
+WRONG = "certified_wrong"
+
+
+def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
+    """Return the attacks whose certified cells contradict the truth, and the share of these cells."""
+    shares = {}
+    for run in runs:
+        for figure in run.measured:
+            if figure.metric == WRONG and bool((figure.values > 0).any()):
+                here = where_of(run)
+                shares[here] = float(figure.values.nanmean())
+    return shares
+
+
+def withdrawn(run: Run) -> Run:
+    """Return a run as if its attack had proved nothing."""
+    evidence = run.evidence
+    if evidence is not None:
+        evidence = replace(evidence, certified=None, conditions=None)
+    measured = [figure for figure in run.measured if not figure.metric.startswith("certified")]
+    return replace(run, measured=measured, evidence=evidence)
+
 
 RESULTS = "results.json"
 SCHEMA_VERSION = 1

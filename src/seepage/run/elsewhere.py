@@ -6,21 +6,20 @@ import hashlib
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 from cloudpickle import dumps, loads  # noqa: TID251 - of this program's own objects, between its own processes
 
+from seepage.devices import keep_freed_memory, threads
 from seepage.errors import BadInputError
-from seepage.run.memory import keep_freed_memory
+from seepage.packages import installed
 from seepage.run.store import Failure
-from seepage.run.workers import Finished, Job, Results, Watcher, carry_out, make_sendable
+from seepage.run.workers import Finished, Job, Results, Work, carry_out, make_sendable
 from seepage.settings.setting import Audit
 from seepage.sources import own_code
-from seepage.threads import threads
-from seepage.versions import installed
 
 _POLL_SECONDS = 0.1
 # Jobs sent for each one that runs: the next begins while the driver stores the last.
@@ -70,36 +69,38 @@ class Machines:
     slots: Callable[[], int]
     share: Callable[[Sealed], Any] = itself
 
+    @property
+    def beside(self) -> int:
+        """Each job has a worker of its own, whose whole time it takes."""
+        return 1
 
-def run_elsewhere(
-    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool], machines: Machines
-) -> Finished:
-    """Run jobs on other machines; as ``run_in_workers``, but progress is known only when a job ends."""
-    make_sendable(audits)
-    shared = machines.share(Sealed.of(list(audits)))
-    waiting = deque(jobs)
-    running: dict[Future[Results | str], Job] = {}
-    here, worked = versions(), time.monotonic()
-    try:
-        while running or any(map(wanted, waiting)):
-            slots = machines.slots()
-            if slots:
-                worked = time.monotonic()
-            elif time.monotonic() - worked > _PATIENCE_SECONDS:
-                raise _lost(f"no worker was left for {_PATIENCE_SECONDS:.0f} seconds")
-            while waiting and len(running) < _AHEAD * slots:
-                job = waiting.popleft()
-                if not wanted(job):
-                    continue
-                watcher.started(job.name)
-                running[machines.executor.submit(work, here, shared, Sealed.of(job))] = job
-            if waiting and not running:
-                time.sleep(_POLL_SECONDS)
-            finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            yield from _results({future: running.pop(future) for future in finished})
-    finally:
-        for future in running:
-            future.cancel()
+    def run(self, work: Work) -> Finished:
+        """Yield jobs with their results; progress is known only when one ends, and none is given up."""
+        make_sendable(work.audits)
+        shared = self.share(Sealed.of(list(work.audits)))
+        waiting = deque(work.jobs)
+        running: dict[Future[Results | str], Job] = {}
+        here, worked = versions(), time.monotonic()
+        try:
+            while running or any(map(work.wanted, waiting)):
+                slots = self.slots()
+                if slots:
+                    worked = time.monotonic()
+                elif time.monotonic() - worked > _PATIENCE_SECONDS:
+                    raise _lost(f"no worker was left for {_PATIENCE_SECONDS:.0f} seconds")
+                while waiting and len(running) < _AHEAD * slots:
+                    job = waiting.popleft()
+                    if not work.wanted(job):
+                        continue
+                    work.watcher.started(job.name)
+                    running[self.executor.submit(run_job, here, shared, Sealed.of(job))] = job
+                if waiting and not running:
+                    time.sleep(_POLL_SECONDS)
+                finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+                yield from _results({future: running.pop(future) for future in finished})
+        finally:
+            for future in running:
+                future.cancel()
 
 
 def _results(finished: Mapping[Future[Results | str], Job]) -> Generator[tuple[Job, Results]]:
@@ -126,7 +127,7 @@ def _lost(why: str) -> BadInputError:
 _audits: dict[str, list[Audit]] = {}
 
 
-def work(expected: Mapping[str, str | None], audits: Sealed, job: Sealed) -> Results | str:
+def run_job(expected: Mapping[str, str | None], audits: Sealed, job: Sealed) -> Results | str:
     """Run a job in a worker; return its results, or a sentence that says why this worker cannot."""
     if (differs := difference(expected, versions())) is not None:
         return f"the worker on {platform.node()} {differs}"

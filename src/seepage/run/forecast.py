@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seepage.run.memory import peak_memory
+from seepage.devices import peak_memory
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
 from seepage.settings.setting import Audit, Configuration, PartKind

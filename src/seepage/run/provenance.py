@@ -14,10 +14,10 @@ import torch
 
 from seepage.errors import BadInputError
 from seepage.files import write_whole
+from seepage.packages import installed
 from seepage.run.store import Store
 from seepage.settings.setting import Audit
 from seepage.sources import own_code
-from seepage.versions import installed
 
 FILE = "provenance.json"
 _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")

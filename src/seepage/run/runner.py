@@ -11,11 +11,11 @@ from typing import Any
 
 from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
-from seepage.run.elsewhere import Machines, run_elsewhere
+from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
-from seepage.run.workers import Ends, Finished, Job, run_here, run_in_workers
+from seepage.run.workers import Ends, Finished, Job, JobRunner, ThisProcess, Work, WorkerProcesses
 from seepage.settings.setting import Audit, Configuration, PlannedPart
 
 # Starting worker processes takes some seconds, which less work does not make up for.
@@ -297,27 +297,28 @@ def _carry_out_jobs(
 ) -> Plan:
     measured = [job for job in jobs if job.name in plan.ready]
     _keep_all(plan, store, listener, watch, ((job, [plan.ready[job.name]]) for job in measured), 1)
+
+    def run(by: JobRunner, some: Sequence[Job]) -> None:
+        finished = by.run(Work(some, plan.audits, watch, wanted, ends))
+        _keep_all(plan, store, listener, watch, finished, by.beside)
+
     jobs = [job for job in jobs if job.name not in plan.ready]
     if not jobs:
         return plan
-    if machines is not None:
-        # Each unit has a machine of its own, whose whole time it takes.
-        _keep_all(plan, store, listener, watch, run_elsewhere(jobs, plan.audits, watch, wanted, machines), 1)
-        return plan
-    begun = time.monotonic()
-    if plan.workers > 1 and plan.work is None:
+    here = ThisProcess(clock)
+    if machines is None and plan.workers > 1 and plan.work is None:
         # The first job shows the time of the others.
-        _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted, ends, clock), 1)
+        begun = time.monotonic()
+        run(here, jobs[:1])
         jobs = jobs[1:]
         plan = timed(plan, time.monotonic() - begun)
+    if machines is not None:
+        run(machines, jobs)
+        return plan
     likely = {job.name for job in plan.jobs}
     left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs if job.name in likely)
     workers = min(plan.workers, len(jobs)) if left >= _WORTH_WORKERS_SECONDS else 1
-    if workers <= 1:
-        finished = run_here(jobs, plan.audits, watch, wanted, ends, clock)
-    else:
-        finished = run_in_workers(jobs, plan.audits, watch, wanted, ends, workers)
-    _keep_all(plan, store, listener, watch, finished, workers)
+    run(WorkerProcesses(workers) if workers > 1 else here, jobs)
     return plan
 
 

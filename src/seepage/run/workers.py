@@ -1,4 +1,7 @@
-"""Runs jobs in this process or in several others; a job that fails, or kills its worker, stops no other."""
+"""Runs jobs in this process or in several others; a job that fails, or kills its worker, stops no other.
+
+Other machines run them in the same form, see ``seepage.run.elsewhere``.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,12 @@ from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of thi
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
+from seepage.devices import keep_freed_memory, threads
 from seepage.errors import BadInputError, one_line
-from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
-from seepage.threads import threads
-from seepage.user_code import loaded_files
+from seepage.sources import loaded_files
 
 _POLL_SECONDS = 0.1
 # Interval at which a worker checks that its parent process still lives.
@@ -72,6 +74,36 @@ Ends = Callable[[Job], float | None]
 Finished = Generator[tuple[Job, Results]]
 
 
+@dataclass(frozen=True)
+class Work:
+    """Jobs of some audits that are still to be run.
+
+    Attributes:
+        watcher: gets the progress.
+        wanted: is asked before each job begins.
+        ends: time at which a job is given up.
+    """
+
+    jobs: Sequence[Job]
+    audits: Sequence[Audit]
+    watcher: Watcher
+    wanted: Callable[[Job], bool] = lambda job: True
+    ends: Ends = lambda job: None
+
+
+class JobRunner(Protocol):
+    """Jobs are run by this process, by worker processes, or by other machines."""
+
+    @property
+    def beside(self) -> int:
+        """Number of jobs that run side by side on one machine, and share its time."""
+        ...
+
+    def run(self, work: Work) -> Finished:
+        """Yield jobs with their results, in any order."""
+        ...
+
+
 def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
     """Return the outcomes of the parts of a job; a part that fails stops no other, but ``TimeOverError`` passes."""
     try:
@@ -106,82 +138,81 @@ def _until(
     return reported
 
 
-def run_here(
-    jobs: Sequence[Job],
-    audits: Sequence[Audit],
-    watcher: Watcher,
-    wanted: Callable[[Job], bool],
-    ends: Ends,
-    clock: Callable[[], float],
-) -> Finished:
-    """Run jobs one after the other in this process; ``wanted`` is asked before each."""
-    for job in jobs:
-        if not wanted(job):
-            continue
-        watcher.started(job.name)
-        progress = _until(ends(job), clock, functools.partial(watcher.advanced, job.name))
-        results: Results | None = None
-        with threads(job.threads), contextlib.suppress(TimeOverError):
-            results = carry_out(audits[job.audit], job, progress)
-        if results is not None:
-            yield job, results
+@dataclass(frozen=True)
+class ThisProcess:
+    """Runs jobs one after the other in this process; ``clock`` is that of the times at which jobs are given up."""
+
+    clock: Callable[[], float]
+    beside: int = 1
+
+    def run(self, work: Work) -> Finished:
+        """Yield jobs with their results, as ``JobRunner`` does, in order."""
+        for job in work.jobs:
+            if not work.wanted(job):
+                continue
+            work.watcher.started(job.name)
+            progress = _until(work.ends(job), self.clock, functools.partial(work.watcher.advanced, job.name))
+            results: Results | None = None
+            with threads(job.threads), contextlib.suppress(TimeOverError):
+                results = carry_out(work.audits[job.audit], job, progress)
+            if results is not None:
+                yield job, results
 
 
-def run_in_workers(
-    jobs: Sequence[Job],
-    audits: Sequence[Audit],
-    watcher: Watcher,
-    wanted: Callable[[Job], bool],
-    ends: Ends,
-    workers: int,
-) -> Finished:
-    """Run jobs in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``."""
-    waiting = deque(jobs)
-    attempts = dict.fromkeys((job.name for job in jobs), 0)
-    alone: deque[Job] = deque()
-    make_sendable(audits)
-    while any(map(wanted, waiting)) or alone:
-        # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
-        messages = get_context("loky").SimpleQueue()
-        others = {process.pid for process in active_children()}
-        state = (messages, list(audits), os.getpid())
-        env = {"OMP_NUM_THREADS": str(max(job.threads for job in jobs))}
-        pool = ProcessPoolExecutor(1 if alone else workers, initializer=_initialise, initargs=state, env=env)
-        # A job that ended its worker is tried first by itself, in a pool of one.
-        source, at_once = (alone, 1) if alone else (waiting, workers + 1)
-        running: dict[Future[Results], Job] = {}
-        started: set[int] = set()
-        try:
-            broken = False
-            while not broken and (running or source):
-                while source and len(running) < at_once:
-                    job = source.popleft()
-                    if source is alone or wanted(job):
-                        running[pool.submit(_work, job, ends(job))] = job
-                if not running:
-                    break
-                finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-                _listen(messages, watcher, started)
-                for future in finished:
-                    job = running.pop(future)
-                    if future.exception() is None:
-                        yield job, future.result()
-                    elif not isinstance(future.exception(), TimeOverError):
-                        broken = True
-                        running[future] = job
+@dataclass(frozen=True)
+class WorkerProcesses:
+    """Runs jobs in processes of this machine, as many side by side as it says; time is ``monotonic``."""
+
+    beside: int
+
+    def run(self, work: Work) -> Finished:
+        """Yield jobs with their results, as ``JobRunner`` does."""
+        waiting = deque(work.jobs)
+        attempts = dict.fromkeys((job.name for job in work.jobs), 0)
+        alone: deque[Job] = deque()
+        make_sendable(work.audits)
+        while any(map(work.wanted, waiting)) or alone:
+            # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
+            messages = get_context("loky").SimpleQueue()
+            others = {process.pid for process in active_children()}
+            state = (messages, list(work.audits), os.getpid())
+            env = {"OMP_NUM_THREADS": str(max(job.threads for job in work.jobs))}
+            pool = ProcessPoolExecutor(1 if alone else self.beside, initializer=_initialise, initargs=state, env=env)
+            # A job that ended its worker is tried first by itself, in a pool of one.
+            source, at_once = (alone, 1) if alone else (waiting, self.beside + 1)
+            running: dict[Future[Results], Job] = {}
+            started: set[int] = set()
+            try:
+                broken = False
+                while not broken and (running or source):
+                    while source and len(running) < at_once:
+                        job = source.popleft()
+                        if source is alone or work.wanted(job):
+                            running[pool.submit(_work, job, work.ends(job))] = job
+                    if not running:
                         break
-            if broken:
-                for job in running.values():
-                    began = job.name in started or not started
-                    attempts[job.name] += began
-                    if attempts[job.name] >= _ATTEMPTS:
-                        reason = "its worker process ended twice without a word: killed, or out of memory"
-                        yield job, [Failure(job.units, reason, "")] * len(job.parts)
-                    else:
-                        (alone if began else waiting).appendleft(job)
-        finally:
-            _shut_down(pool, others)
-            _listen(messages, watcher, started)
+                    finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+                    _listen(messages, work.watcher, started)
+                    for future in finished:
+                        job = running.pop(future)
+                        if future.exception() is None:
+                            yield job, future.result()
+                        elif not isinstance(future.exception(), TimeOverError):
+                            broken = True
+                            running[future] = job
+                            break
+                if broken:
+                    for job in running.values():
+                        began = job.name in started or not started
+                        attempts[job.name] += began
+                        if attempts[job.name] >= _ATTEMPTS:
+                            reason = "its worker process ended twice without a word: killed, or out of memory"
+                            yield job, [Failure(job.units, reason, "")] * len(job.parts)
+                        else:
+                            (alone if began else waiting).appendleft(job)
+            finally:
+                _shut_down(pool, others)
+                _listen(messages, work.watcher, started)
 
 
 def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:

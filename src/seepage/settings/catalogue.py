@@ -14,8 +14,8 @@ from seepage.errors import BadInputError, unknown_name
 if TYPE_CHECKING:
     from seepage.settings.setting import Audit, Given
     from seepage.settings.spec import Spec
-    from seepage.settings.tables import Tables
     from seepage.settings.threat_model import Deployment
+    from seepage.settings.units import Tables
 
     Prepare = Callable[[Any, Given, Tables], Audit]
     Deploy = Callable[[Any], Deployment]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-from seepage.user_code import is_reference
+from seepage.sources import is_reference
 
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
 _KINDS: dict[type, Kind] = {

@@ -16,8 +16,7 @@ from seepage.digests import plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
 from seepage.registry import Entry, Registry
-from seepage.sources import NoDigestError, fingerprint, foreign_code
-from seepage.user_code import short_name
+from seepage.sources import NoDigestError, fingerprint, foreign_code, short_name
 
 T = TypeVar("T")
 # Registered name of no defense.
@@ -154,6 +153,11 @@ def _mechanism(text: str, whole: str) -> WrittenPart:
 def _together(mechanisms: Sequence[Mapping[str, Any]]) -> WrittenPart:
     options = {mechanism["name"]: mechanism["options"] for mechanism in mechanisms if mechanism.get("options")}
     return {"name": _AND.join(mechanism["name"] for mechanism in mechanisms), "options": options}
+
+
+def named(*names: str) -> tuple[Part, ...]:
+    """Return the registered parts of some names, without options."""
+    return tuple(Part(name=name) for name in names)
 
 
 def as_part(value: object) -> object:

@@ -35,7 +35,8 @@ from seepage.tabular.policy import SUFFIXES, UTF8, Missing, Policy, checked_enco
 S = TypeVar("S", bound="Spec")
 
 # Fields that steer how the schema of a user's table is inferred.
-STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
+OF_INFERENCE = ("drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
+STEERING = ("sensitive", *OF_INFERENCE)
 OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "encoding", "day_first", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
 # Replacements of pydantic's messages.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.needs import NEEDS, ActsOn, Need, view_in_words
+from seepage.registry import NEEDS, ActsOn, Need, view_in_words
 from seepage.settings.part import Part, entry_of
 
 

@@ -15,12 +15,11 @@ import pandas as pd
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
-from seepage.tabular.formats import DAYS, HOURS, Written, days, in_both_orders, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
 from seepage.tabular.policy import Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import TextColumn, number
+from seepage.tabular.texts import DAYS, HOURS, TextColumn, Written, days, in_both_orders, number, read_written
 from seepage.text import how_many
 
 OTHER, NOTHING = "(other)", "(missing)"

@@ -1,9 +1,12 @@
-"""Parsing of the texts of a table: missing values, booleans, numbers and dates."""
+"""Parsing of the texts of a table: missing values, booleans, numbers, dates, and amounts as people write them."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,197 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seepage.tabular.formats import Written, iso_days, read_written
+# The units of dates and times, and of times of day.
+DAYS, HOURS = "days since 1970-01-01", "hours of the day"
+
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
+_TIME = r"(?:[ T]+(?P<time>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)(?:\s?(?P<half>[AaPp][Mm]))?)?"
+_NUMBERED = re.compile(r"(?P<a>[0-9]{1,2})(?P<sign>[./-])(?P<b>[0-9]{1,2})(?P=sign)(?P<year>[0-9]{4}|[0-9]{2})" + _TIME)
+_YEAR_FIRST = re.compile(r"(?P<year>[0-9]{4})[./](?P<b>[0-9]{1,2})[./](?P<a>[0-9]{1,2})" + _TIME)
+_DAY_NAMED = re.compile(r"(?P<a>[0-9]{1,2})[. -]+(?P<month>[A-Za-z]{3,9})\.?[, -]+(?P<year>[0-9]{4})" + _TIME)
+_MONTH_NAMED = re.compile(r"(?P<month>[A-Za-z]{3,9})\.? +(?P<a>[0-9]{1,2}),? +(?P<year>[0-9]{4})" + _TIME)
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july")
+_MONTHS += ("august", "september", "october", "november", "december")
+# Years of two digits from here on are of the century before, as POSIX has it.
+_CENTURY = 69
+
+_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|RUB|BRL|MXN|ZAR|TRY|KRW|SGD|HKD"
+_MONEY = rf"(?:[A-Z]{{0,2}}[$€£¥₹₽₩₺₪฿]|{_CODES}|Rs\.?|kr\.?|zł)"
+# Blanks, no-break and narrow ones too.
+_GAP = "[ \u00a0\u202f\u2009]"
+_SPACED = rf"[0-9]{{1,3}}(?:(?:{_GAP}|['’])[0-9]{{3}})+|[0-9]+"
+# Digits with a point between whole and fraction, as in India too, and with a comma.
+_POINT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]{{1,2}}(?:,[0-9]{{2}})+,[0-9]{{3}}|{_SPACED})?(?:\.[0-9]*)?"
+_COMMA = rf"(?:[0-9]{{1,3}}(?:\.[0-9]{{3}})+|{_SPACED})?(?:,[0-9]+)?"
+_DIGITS = rf"[0-9.,](?:[0-9.,'’]|{_GAP}(?=[0-9]))*"
+_WORD = r"[^\W\d_][^\W\d_/%²³°. ·-]*"
+_UNIT = rf"[%‰°µ²³]?(?:{_WORD}(?:[/ ·]{_WORD}){{0,2}}[²³23]?)?"
+_AMOUNT = re.compile(
+    rf"(?P<open>\()?(?P<minus>[+−-]?){_GAP}?(?P<money>{_MONEY})?{_GAP}?(?P<minus2>[+−-]?)(?P<digits>{_DIGITS}){_GAP}?"
+    rf"(?P<unit>{_MONEY}|{_UNIT})?(?P<close>\))?"
+)
+_CODED = re.compile(r"0[0-9]")
+_WITH_COMMA, _WITH_POINT = re.compile(_COMMA), re.compile(_POINT)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Meaning of a column's texts as numbers, NaN for none; the unit is that of all, or that of days for dates.
+
+    Dates are ``undecided`` where nothing tells day from month; numbers ``mixed`` where some have a decimal comma and
+    some a decimal point.
+    """
+
+    values: np.ndarray
+    unit: str | None = None
+    undecided: bool = False
+    mixed: bool = False
+
+
+def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written:
+    """Return the numbers that a column's different, trimmed texts stand for; the column settles what one leaves open.
+
+    Dates are days since 1970-01-01. In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
+    with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
+    separate thousands. A unit is one that all numbers but zeros have. Times of day are hours. ``day_first`` is the
+    order of dates that the column leaves open.
+    """
+    clock = [_CLOCK.fullmatch(text) for text in texts]
+    if texts and None not in clock:
+        parts = [[float(part or 0) for part in match.groups()] for match in clock if match is not None]
+        return Written(np.array(parts) @ (1, 1 / 60, 1 / 3600), HOURS)
+    dates = _dates(texts, day_first)
+    return dates if dates is not None else _amounts(texts)
+
+
+def in_both_orders(texts: Sequence[str]) -> bool:
+    """Return whether all texts are dates in numbers, some with the day before the month and some after it."""
+    matches = [_NUMBERED.fullmatch(text.strip()) for text in texts]
+    firsts = [max(int(match["a"]) - 12, 0) for match in matches if match is not None]
+    seconds = [max(int(match["b"]) - 12, 0) for match in matches if match is not None]
+    return None not in matches and any(firsts) and any(seconds)
+
+
+def is_date(text: str) -> bool:
+    """Return whether a text looks like an ISO date, with a time or without."""
+    return _ISO.fullmatch(text.strip()) is not None
+
+
+def days(moment: date) -> float:
+    """Return a date or time in days since 1970-01-01; without a zone, it is taken as UTC."""
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / 86_400
+
+
+def iso_days(text: str) -> float:
+    """Return an ISO date or time in days since 1970-01-01, NaN for any other text."""
+    if not is_date(text):
+        return np.nan
+    try:
+        return days(datetime.fromisoformat(text.strip()))
+    except ValueError:
+        return np.nan
+
+
+def _dates(texts: Sequence[str], day_first: bool | None) -> Written | None:
+    """Return dates; None where a text is none, or the order of days and months differs within the column."""
+    if not texts:
+        return None
+    parsed: list[re.Match[str] | None] = []
+    for text in texts:
+        matches = (form.fullmatch(text) for form in (_NUMBERED, _YEAR_FIRST, _DAY_NAMED, _MONTH_NAMED))
+        match = next((match for match in matches if match is not None), None)
+        if match is None and not is_date(text):
+            return None
+        parsed.append(match)
+    numbered = [match for match in parsed if match is not None and match.re is _NUMBERED]
+    first = any(int(match["a"]) > 12 for match in numbered)
+    second = any(int(match["b"]) > 12 for match in numbered)
+    if first and second:
+        return None
+    order = first if first or second else None
+    if order is None and numbered and all(match["sign"] == "." for match in numbered):
+        order = True
+    order = day_first if order is None else order
+    if numbered and order is None:
+        return Written(np.full(len(texts), np.nan), DAYS, undecided=True)
+    values = [
+        iso_days(text) if match is None else _moment(match, order) for text, match in zip(texts, parsed, strict=True)
+    ]
+    return None if np.isnan(values).any() else Written(np.array(values), DAYS)
+
+
+def _moment(match: re.Match[str], day_first: bool | None) -> float:
+    parts = match.groupdict()
+    day, year = int(parts["a"]), int(parts["year"])
+    if "month" in parts:
+        month = next((i for i, name in enumerate(_MONTHS, 1) if name.startswith(parts["month"].lower()[:9])), 0)
+    else:
+        month = int(parts["b"])
+        if match.re is _NUMBERED and not day_first:
+            day, month = month, day
+    if len(parts["year"]) == 2:
+        year += 1900 if year >= _CENTURY else 2000
+    hour, minute, second = 0, 0, 0.0
+    if parts["time"]:
+        clock = [float(part) for part in parts["time"].split(":")] + [0.0]
+        hour, minute, second = int(clock[0]), int(clock[1]), clock[2]
+        if parts["half"]:
+            hour = hour % 12 + (12 if parts["half"].lower() == "pm" else 0)
+    try:
+        whole = datetime(year, month, day, hour, minute, int(second), tzinfo=UTC)
+    except ValueError:
+        return np.nan
+    return days(whole) + (second - int(second)) / 86_400
+
+
+def _amounts(texts: Sequence[str]) -> Written:
+    matches = [_AMOUNT.fullmatch(text) for text in texts]
+    units = Counter(_unit(match) for match in matches if match is not None)
+    values = np.full(len(texts), np.nan)
+    if not units:
+        return Written(values)
+    unit = units.most_common(1)[0][0]
+    written = [
+        None if match is None or (match["open"] is None) != (match["close"] is None) else match["digits"]
+        for match in matches
+    ]
+    signs = _decimal_signs([digits for digits in written if digits is not None])
+    if len(signs) > 1:
+        return Written(values, mixed=None not in written)
+    sign = next(iter(signs), ".")
+    for i, (match, digits) in enumerate(zip(matches, written, strict=True)):
+        if match is None or digits is None:
+            continue
+        value = _read(digits, sign)
+        if _unit(match) == unit or (value == 0 and _unit(match) == ""):
+            negative = match["open"] is not None or {match["minus"], match["minus2"]} & {"-", "−"}
+            values[i] = -value if negative else value
+    return Written(values, unit or None)
+
+
+def _unit(match: re.Match[str]) -> str:
+    return (match["money"] or match["unit"] or "").strip()
+
+
+def _decimal_signs(written: Sequence[str]) -> set[str]:
+    """Return the decimal signs that some digits must have: those that the other sign leaves without a meaning."""
+    comma = any(_WITH_COMMA.fullmatch(digits) and not _WITH_POINT.fullmatch(digits) for digits in written)
+    point = any(_WITH_POINT.fullmatch(digits) and not _WITH_COMMA.fullmatch(digits) for digits in written)
+    return {sign for sign, there in ((",", comma), (".", point)) if there}
+
+
+def _read(digits: str, sign: str) -> float:
+    """Return the number of digits with a decimal sign, NaN for codes such as 007."""
+    if _CODED.match(digits) or not (_WITH_COMMA if sign == "," else _WITH_POINT).fullmatch(digits):
+        return np.nan
+    whole, _, fraction = digits.partition(sign)
+    whole = re.sub("[^0-9]", "", whole)
+    return float(f"{whole or 0}.{fraction or 0}") if whole or fraction else np.nan
+
 
 # What a cell may hold to say "missing". pandas' own list also takes "None", which is a category in many tables.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "?", "-", "--")

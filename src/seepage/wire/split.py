@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage import kernel
+from seepage.errors import BadInputError
 from seepage.kernel import Certified
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Schema
@@ -247,3 +248,12 @@ class CutGuess:
                 value = value[at]
             chosen[entry.name] = value
         return CutGuess(**chosen)
+
+
+def check_gradient(view: CutView) -> None:
+    """Refuse a view in which no record has a gradient other than zero."""
+    if not bool(view.gradient.any()):
+        raise BadInputError(
+            f"the gradients of all {view.records} records are zero, so that nothing came back over the cut to attack; "
+            "check where the network is cut and that the client's loss depends on what it receives."
+        )

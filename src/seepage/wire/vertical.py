@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError
 from seepage.models.layout import PartLayout
 from seepage.models.vertical import ActiveModel
-from seepage.needs import Need
+from seepage.registry import Need
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal
 

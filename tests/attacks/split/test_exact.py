@@ -13,8 +13,7 @@ from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.exact import vote
 from seepage.attacks.split.parts.nearest import Messages, nearest, rounding
 from seepage.attacks.split.parts.proof import fits_alone
-from seepage.attacks.split.parts.responses import responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Space, responder
 from seepage.datasets.dataset import Dataset
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError

@@ -8,8 +8,7 @@ import torch
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.mismatch import Mismatch, observed
 from seepage.attacks.split.parts.prior import CellPrior
-from seepage.attacks.split.parts.responses import responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Space, responder
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.errors import BadInputError

@@ -14,9 +14,8 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
-from seepage.needs import Need
 from seepage.papers.uifv.images import ImagePart
-from seepage.registry import attacks
+from seepage.registry import Need, attacks
 from seepage.wire.vertical import Queries
 from tests.attacks.vertical.parts import accuracy, setting, sureness
 

@@ -23,22 +23,19 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
-from seepage.models.model import seeded
 from seepage.results.checks.every import CHECKS, run_checks
-from seepage.results.checks.explain import explanation
 from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
-from seepage.results.checks.finding import SEVERITIES, Finding, Where
+from seepage.results.checks.finding import SEVERITIES, Finding, Where, explanation
 from seepage.results.checks.strength import _by_place
 from seepage.results.rows import rows_of
-from seepage.results.tiers import tier_of
-from seepage.results.verdict import verdict
+from seepage.results.verdict import tier_of, verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
+from seepage.seeds import seeded
 from seepage.settings.horizontal.audit import HorizontalAudit, control_of
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, prepare
-from seepage.settings.probe import Probe
-from seepage.settings.setting import Configuration, PartKind, PlannedPart
+from seepage.settings.setting import Configuration, PartKind, PlannedPart, Probe
 from seepage.settings.spec import Part
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous, Discrete, Schema

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.models.label_heads import best_head
+from seepage.models.predictors import best_head
 from seepage.registry import attacks
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 

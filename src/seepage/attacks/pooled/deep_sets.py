@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import seeded
 from seepage.registry import attacks
+from seepage.seeds import seeded
 from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seepage.lazy import lazy_package
+from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
+    from seepage.attacks.labels.scores import direction_scores, norm_scores
     from seepage.attacks.split.exact import Exact
     from seepage.attacks.split.fsha import FSHA
-    from seepage.attacks.split.label_scoring import direction_scores, norm_scores
     from seepage.attacks.split.posterior import Posterior
     from seepage.attacks.split.pseudo import AdversarialClientAttack, PseudoClientAttack
     from seepage.attacks.split.unsplit import UnSplit

@@ -18,14 +18,12 @@ from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.proof import fits_alone, likely_fit, proof_of
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replayed_guess
-from seepage.attacks.split.parts.responses import responder
-from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.space import Space, check_enumerable, responder
 from seepage.errors import BadInputError, check_choice, check_count, non_negative
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.split import SplitModel
 from seepage.registry import attacks
-from seepage.tabular.schema import Continuous, Discrete
-from seepage.wire.split import CutGuess, CutKnowledge, CutView
+from seepage.tabular.schema import Continuous
+from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
 
 Search = Literal["exhaustive", "descent", "meet"]
 
@@ -174,32 +172,6 @@ class Exact:
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
     """Return whether the set of all numbers that replay a message can be computed."""
     return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare
-
-
-def not_exact(model: SplitModel, space: Space) -> str | None:
-    """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can."""
-    numbers = ", ".join(space.names[k] for k in space.binned)
-    if space.binned and not isinstance(model.schema.target, Discrete):
-        return (
-            f"With a number as target the private numbers {numbers} are not solved for: the likeliest of their bins is "
-            "taken."
-        )
-    if not space.binned or isinstance(model.client, DeepFMClient):
-        return None
-    return (
-        f"The client part ({type(model.client).__name__}) cannot be solved for the private numbers {numbers}: only "
-        "DeepFM's layers give the set of all values that replay a message, so that values in bins are tried and the "
-        "best is refined."
-    )
-
-
-def check_gradient(view: CutView) -> None:
-    """Refuse a view in which no record has a gradient other than zero."""
-    if not bool(view.gradient.any()):
-        raise BadInputError(
-            f"the gradients of all {view.records} records are zero, so that nothing came back over the cut to attack; "
-            "check where the network is cut and that the client's loss depends on what it receives."
-        )
 
 
 def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:

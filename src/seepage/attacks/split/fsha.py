@@ -12,14 +12,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.attacks.split.exact import check_gradient
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import seeded
 from seepage.models.split import record_losses
 from seepage.registry import attacks
-from seepage.wire.split import CutGuess, CutKnowledge, CutView
+from seepage.seeds import seeded
+from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
 
 _RATE, _BATCH = 1e-3, 256
 

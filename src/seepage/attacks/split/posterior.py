@@ -10,23 +10,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.exact import check_gradient, replayable
-from seepage.attacks.split.parts.label_prior import LabelPrior, honest
+from seepage.attacks.split.exact import replayable
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
-from seepage.attacks.split.parts.nearest import candidate_gradients, width_of
+from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.numbers import NumberPrior, prior_samples
-from seepage.attacks.split.parts.prior import CellPrior, decided
+from seepage.attacks.split.parts.prior import CellPrior, LabelPrior, decided, honest
 from seepage.attacks.split.parts.replay import likeliest_numbers, numbers_of, replayed_guess
-from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
-from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.space import Responder, Space, check_enumerable, responder, width_of
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
 from seepage.text import how_many
-from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
+from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut, check_gradient
 
 Decision = Literal["columns", "joint"]
 Weights = Literal["current", "about"]

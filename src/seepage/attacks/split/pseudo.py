@@ -13,13 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.attacks.split.exact import check_gradient
 from seepage.attacks.split.fsha import FSHA, decoder, message_features
 from seepage.errors import BadInputError, check_count
-from seepage.models.model import seeded
 from seepage.models.split import SplitModel, record_losses
 from seepage.registry import attacks
-from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
+from seepage.seeds import seeded
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView, check_gradient
 
 _RATE, _ADVERSARY_RATE = 1e-3, 1e-4
 _BATCH = 256

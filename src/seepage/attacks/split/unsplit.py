@@ -11,11 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.exact import check_gradient
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
 from seepage.registry import attacks
-from seepage.wire.split import CutGuess, CutKnowledge, CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
 
 Weights = Literal["cloned", "granted"]
 _INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3

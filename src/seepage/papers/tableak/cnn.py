@@ -6,8 +6,9 @@ from torch import nn
 
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import BatchNorm
-from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, usual_head
 from seepage.registry import models
+from seepage.seeds import seeded
 from seepage.tabular.schema import Schema
 
 _CHANNELS, _KERNEL, _UNITS = 16, 3, 100

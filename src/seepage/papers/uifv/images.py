@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.models.model import seeded
 from seepage.models.vertical import Stack, VerticalModel
+from seepage.seeds import seeded
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
 

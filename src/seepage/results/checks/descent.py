@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seepage.results.checks.facts import Facts
-from seepage.results.checks.finding import Where
-from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, place, share
+from seepage.results.checks.facts import Facts, Fault, check
+from seepage.results.checks.finding import Where, few, place, share
 from seepage.text import how_many, listed
 
 # On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an

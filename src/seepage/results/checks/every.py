@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from seepage.results.checks import certainty as certainty
 from seepage.results.checks import descent as descent
-from seepage.results.checks import jobs as jobs
 from seepage.results.checks import model as model
-from seepage.results.checks import proofs as proofs
 from seepage.results.checks import strength as strength
 from seepage.results.checks import table as table
-from seepage.results.checks.registry import CHECKS as CHECKS
-from seepage.results.checks.registry import not_applicable as not_applicable
-from seepage.results.checks.registry import run_checks as run_checks
+from seepage.results.checks.facts import CHECKS as CHECKS
+from seepage.results.checks.facts import not_applicable as not_applicable
+from seepage.results.checks.facts import run_checks as run_checks

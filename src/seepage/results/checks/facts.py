@@ -1,8 +1,8 @@
-"""Facts of an audit that checks read."""
+"""Facts of an audit that checks read; the registry of the checks by code, and their execution."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -15,12 +15,10 @@ from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.results.checks.finding import Where
-from seepage.results.checks.wording import where_of
+from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where, where_of
 from seepage.results.longer import Longer
 from seepage.run.runner import Run
-from seepage.settings.probe import Probe
-from seepage.settings.setting import LEAKED, Audit, Configuration
+from seepage.settings.setting import LEAKED, Audit, Configuration, Probe
 from seepage.settings.threat_model import applicability
 from seepage.text import listed
 
@@ -244,3 +242,60 @@ def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
         return False
     wider = stats.t.ppf(1 - _FALSE_ALARMS / rows, row.n - 1) / stats.t.ppf(0.975, row.n - 1)
     return bool(row.lift - wider * (row.lift - row.lift_low) > 0)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A problem that a check yields: a finding without code and title; ``severity`` if not the check's usual one."""
+
+    message: str
+    where: tuple[Where, ...] = ()
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check; where a fact that it ``needs`` beside the rows is missing, it does not apply."""
+
+    code: str
+    severity: Severity
+    title: str
+    find: Callable[[Facts], Iterable[Fault]]
+    needs: tuple[Need, ...] = ()
+
+
+CHECKS: dict[str, Check] = {}
+
+Find = Callable[[Facts], Iterable[Fault]]
+
+
+def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[Find], Find]:
+    """Register the decorated function as a check."""
+
+    def add(find: Find) -> Find:
+        assert code not in CHECKS, f"{code} is taken"
+        CHECKS[code] = Check(code, severity, title, find, needs)
+        return find
+
+    return add
+
+
+def run_checks(facts: Facts) -> list[Finding]:
+    """Return the findings of all checks, errors first, then by code."""
+    findings = [
+        Finding(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
+        for check in CHECKS.values()
+        if not any(map(facts.lacks, check.needs))
+        for finding in check.find(facts)
+    ]
+    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
+
+
+def not_applicable(facts: Facts) -> dict[str, str]:
+    """Return the codes of checks that do not apply to an audit, with the reason."""
+    by_code = {}
+    for check in CHECKS.values():
+        reasons = [reason for need in check.needs if (reason := facts.lacks(need)) is not None]
+        if reasons:
+            by_code[check.code] = "; ".join(reasons)
+    return by_code

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seepage.results.checks.facts import Facts
-from seepage.results.checks.finding import Where
-from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, share
+from seepage.results.checks.facts import Facts, Fault, check
+from seepage.results.checks.finding import Where, few, share
 
 # Rounding in float32 leaves some 1e-7 between equal gradients of different sums.
 _SAME = 1e-5

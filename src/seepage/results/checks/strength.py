@@ -1,16 +1,27 @@
-"""Checks of the strength of the attacks."""
+"""Checks of the attacks and their figures: strength, proofs, intervals, and what was not measured."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.results.checks.facts import NO_CONTROL, Facts, Gap, broken, exceeds_by_more_than_chance, in_words
-from seepage.results.checks.finding import Severity, Where
-from seepage.results.checks.registry import Fault, check
-from seepage.results.checks.wording import few, few_of, place, share
+from seepage.results.checks.facts import (
+    NO_CONTROL,
+    Facts,
+    Fault,
+    Gap,
+    broken,
+    check,
+    exceeds_by_more_than_chance,
+    in_words,
+)
+from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
+from seepage.results.verdict import closed_gap, is_whole, settings, strongest_row, tier_of
+from seepage.run.runner import Run
 from seepage.text import how_many, listed, points
+from seepage.wire.horizontal import NOT_TRIED
 
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
@@ -154,4 +165,182 @@ def nothing_leaked(facts: Facts) -> Iterator[Fault]:
             "the audit itself gives the answer away, or the baselines are too weak for this table. Figures of these "
             "attacks cannot be relied on; please report it with the audit's document.",
             tuple(dict.fromkeys(where)),
+        )
+
+
+@check("SEEP015", "error", "A job failed")
+def failed(facts: Facts) -> Iterator[Fault]:
+    """An attack or a baseline ended with an error on some units."""
+    runs = [run for run in facts.runs if run.failures]
+    if runs:
+        # Without a baseline no attack of its setting has a reference.
+        where = [
+            Where(run.configuration.batch_size, run.configuration.defense, run.label if run.is_attack else None)
+            for run in runs
+        ]
+        cases = [f"{_missing(run, facts.audit.spec.unit, facts.size)} ({run.failures[0].message})" for run in runs]
+        yield Fault(
+            f"Not measured because of an error: {few(cases)}. Figures are of the others, which may be easier or "
+            "harder than those. The traceback is in the run folder's audit.sqlite, table failures; the same command "
+            "tries again.",
+            tuple(dict.fromkeys(where)),
+        )
+
+
+@check("SEEP017", "warning", "There was no time for all repetitions")
+def left_out(facts: Facts) -> Iterator[Fault]:
+    """The time budget did not suffice."""
+    runs = [run for run in facts.runs if run.status == "left_out"]
+    if runs:
+        cases = [_missing(run, facts.audit.spec.unit, facts.size) for run in runs]
+        yield Fault(
+            f"Left out for lack of time: {few(cases)}. Figures rest on fewer repetitions than were asked for, or are "
+            "missing. The same command with more time, or without a time budget, measures the rest.",
+            tuple(where_of(run) for run in runs),
+        )
+
+
+def _missing(run: Run, unit: str, size: str) -> str:
+    missing = run.planned - len(run.units)
+    at = place(Where(run.configuration.batch_size, run.configuration.defense), size)
+    return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.planned} {unit}s"
+
+
+@check("SEEP019", "error", "A certified cell is wrong")
+def falsely_certified(facts: Facts) -> Iterator[Fault]:
+    """An attack called cells certain that are not the record's."""
+    wrong = facts.contradicted
+    if wrong:
+        cases = [f"{place(where, facts.size)}: {share(rate)}" for where, rate in wrong.items()]
+        yield Fault(
+            f"Of the cells that an attack called certified, this share is wrong: {few(cases)}. That is a mistake in "
+            "seepage; please report it with the audit's document. Nothing counts as certified in this report. "
+            "Accuracies are scored against the truth all the same.",
+            tuple(wrong),
+        )
+
+
+@check("SEEP020", "note", "Which records are certified", "proofs")
+def regimes(facts: Facts) -> Iterator[Fault]:
+    """An attack with proofs reports for each setting its proofs and their conditions, or why it only estimated."""
+    cases, where = [], []
+    conditions: Counter[str] = Counter()
+    for run in facts.runs:
+        if run.evidence is None or run.evidence.regime is None:
+            continue
+        here = where_of(run)
+        count = len(run.evidence.regime)
+        ways = Counter(run.evidence.regime).most_common()
+        cases.append(
+            f"{place(here, facts.size)}: "
+            + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
+        )
+        where.append(here)
+        conditions.update(text for text in run.evidence.conditions or () if text)
+    if cases:
+        shown_conditions = few([text for text, _ in conditions.most_common()])
+        given = f" What is certified is so on these conditions: {shown_conditions}" if conditions else ""
+        yield Fault(
+            f"{few(cases)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
+            f"{given} What is estimated is what this attacker could not prove.",
+            tuple(where),
+        )
+
+
+@check("SEEP024", "warning", "The exact attack was not tried", "proofs")
+def fell_back(facts: Facts) -> Iterator[Fault]:
+    """An attack with proofs only estimated, for a reason that is not in the message."""
+    reasons: dict[Where, str] = {}
+    for run in facts.runs:
+        ways = () if run.evidence is None else run.evidence.regime or ()
+        untried = [way.removeprefix(NOT_TRIED) for way in ways if way.startswith(NOT_TRIED)]
+        if untried:
+            here = where_of(run)
+            count = f"{len(untried)} of {len(run.units)} {facts.audit.spec.unit}s"
+            reasons[here] = f"{place(here, facts.size)}: {untried[0]} ({count})"
+    if reasons:
+        yield Fault(
+            f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
+            "lower bound of what the message gives away: an attacker with another method may read every record.",
+            tuple(reasons),
+        )
+
+
+_FEW_VICTIMS = 5
+
+
+@check("SEEP006", "warning", "An interval is too wide to decide")
+def undecided(facts: Facts) -> Iterator[Fault]:
+    """The ends of a 95% interval lie in different tiers, or there is no interval."""
+    cases, where = [], []
+    marked = facts.audit.about.sensitive
+    for size, defense in settings(facts.rows):
+        overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
+        columns = [
+            c for c in marked if (row := strongest_row(facts.rows, size, defense, c)) is not None and _doubt(row)
+        ]
+        parts = [overall] if overall else []
+        if columns:
+            parts.append(f"{len(columns)} of {how_many(len(marked), 'sensitive column')}")
+        if parts:
+            at = Where(size, defense)
+            cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")
+            where.append(at)
+    if cases:
+        yield Fault(
+            f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(cases)}). Audit more of "
+            "them; four times as many halve an interval.",
+            tuple(where),
+        )
+
+
+def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
+    """Return why the tier of a setting is open; None where it is decided or open for another reason.
+
+    Half of all records that come back whole decide without an interval. ``unit`` is what ``n`` counts.
+    """
+    score = strongest_row(rows, batch_size, defense)
+    if score is None:
+        return None
+    wanted = (batch_size, defense, score.attack, "exact_match", None)
+    own = (row for row in rows if row.is_attack)
+    exact = (row for row in own if (row.batch_size, row.defense, row.attack, row.metric, row.column) == wanted)
+    return None if any(map(is_whole, exact)) else _doubt(score, unit)
+
+
+def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
+    low, high = closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
+    if low is None or high is None:
+        return None
+    if row.lift_low == row.lift_high:
+        return None if tier_of(high) == "total" else f"no interval, as all {row.n} {unit}s are alike"
+    if tier_of(low) == tier_of(high):
+        return None
+    return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
+
+
+@check("SEEP007", "warning", "Few repetitions")
+def few_victims(facts: Facts) -> Iterator[Fault]:
+    """A figure rests on fewer than five victims, trainings or attack seeds."""
+    rows = [row for row in facts.scores if row.n < _FEW_VICTIMS]
+    if rows:
+        fewest = min(row.n for row in rows)
+        unit = facts.audit.spec.unit
+        without = f" One {unit} allows no interval." if fewest == 1 else ""
+        yield Fault(
+            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few assume that {unit}s vary as "
+            f"a normal distribution does, which these cannot show. Audit at least {_FEW_VICTIMS}, better 20.",
+            tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
+        )
+
+
+@check("SEEP016", "warning", "Nothing to compare with")
+def no_baseline(facts: Facts) -> Iterator[Fault]:
+    """No baseline was run."""
+    rows = [row for row in facts.scores if row.baseline is None]
+    if rows:
+        yield Fault(
+            "No baseline was run, so leakage cannot be separated from what is known without the message. "
+            "Leave the baselines on; they cost next to nothing.",
+            tuple(dict.fromkeys(Where(row.batch_size, row.defense) for row in rows)),
         )

@@ -25,6 +25,7 @@ from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, keeps_statistics, normalisations, statistics_sent
+from seepage.packages import installed
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
@@ -35,9 +36,8 @@ from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, ma
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, entry_of, make_part, source_of
-from seepage.settings.probe import Probe
-from seepage.settings.records import records_outcome
+from seepage.settings.outcomes import records_outcome
+from seepage.settings.part import Part, entry_of, make_part, named, source_of
 from seepage.settings.setting import (
     About,
     Audit,
@@ -47,15 +47,14 @@ from seepage.settings.setting import (
     Given,
     Outcome,
     PlannedPart,
+    Probe,
     Progress,
     TaskTraining,
 )
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, check_guess, facts_of, table_origin, with_fields
+from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
-from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.secret import Transcript
 
@@ -535,7 +534,7 @@ def fast_attacks(subject: Subject) -> tuple[Part, ...]:
     if subject.encoder.width < _WIDE or not read:
         return ()
     rectified = len(leaves) > 2 and type(leaves[1]) is nn.ReLU
-    return tuple(Part(name=name) for name in ("single_activation", *(["spear"] if rectified else [])))
+    return named("single_activation", *(["spear"] if rectified else []))
 
 
 def _with_labels_granted(subject: Subject) -> Subject:

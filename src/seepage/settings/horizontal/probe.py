@@ -13,7 +13,7 @@ from seepage.learning import gradient
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.subject import Subject
-from seepage.settings.probe import Gradients, Layer, Probe
+from seepage.settings.setting import Gradients, Layer, Probe
 
 _ROWS = 1024
 _BATCHES = 5

@@ -11,17 +11,12 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
-from seepage.settings.part import Part, Parts, several
+from seepage.settings.part import Part, Parts, named, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
 Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["sent", "hidden", "granted"]
-
-
-def _all_of(registered: Registry[object]) -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registered.names())
 
 
 def _switch_text(value: object) -> object:
@@ -235,10 +230,10 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             "RECORDS",
         ),
     ] = 0
-    baselines: Baselines = Field(default_factory=lambda: _all_of(registry.baselines.of("horizontal")))
+    baselines: Baselines = Field(default_factory=lambda: named(*registry.baselines.of("horizontal").names()))
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
-    ] = Field(default_factory=lambda: _all_of(registry.metrics))
+    ] = Field(default_factory=lambda: named(*registry.metrics.names()))
     victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage.datasets import Dataset
-from seepage.devices import find_device
+from seepage.devices import find_device, threads
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
@@ -23,12 +23,11 @@ from seepage.models.model import Model
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
-from seepage.settings.tables import Tables, rows_key
+from seepage.settings.units import Tables, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete
-from seepage.threads import threads
 
 _PROBES = 8
 

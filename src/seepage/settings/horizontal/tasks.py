@@ -12,7 +12,7 @@ from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, TooFewRowsError, measure_utility, privacy_row, utility_row
 from seepage.defenses import AnyDefense, RecordDefense
 from seepage.defenses.accounting import Private, gaussian_epsilon
-from seepage.devices import find_device
+from seepage.devices import find_device, threads
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.models.making import make_model
@@ -25,7 +25,6 @@ from seepage.settings.horizontal.subject import Subject
 from seepage.settings.part import Part, make_part, source_of
 from seepage.settings.setting import Cache
 from seepage.sources import own_code
-from seepage.threads import threads
 from seepage.wire.horizontal import View
 
 # Records beside a canary: few are enough.

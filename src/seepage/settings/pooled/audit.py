@@ -14,7 +14,8 @@ from safetensors.torch import save
 from seepage.assessment import rows_worth
 from seepage.attacks.pooled.parts.shadows import halved
 from seepage.datasets import Dataset
-from seepage.datasets.coins import SIDES, some_rows, with_coins
+from seepage.datasets.coins import SIDES, with_coins
+from seepage.datasets.dataset import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
 from seepage.files import write_whole

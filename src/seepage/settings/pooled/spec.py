@@ -13,7 +13,7 @@ from seepage.errors import BadInputError
 from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Counts, Option, Positive, SpecField
 from seepage.settings.part import Part
-from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, File, Names, Plain, Spec
+from seepage.settings.spec import OF_INFERENCE, Attacks, Baselines, DatasetName, File, Names, Plain, Spec
 from seepage.tabular.policy import Policy
 from seepage.tabular.schema import Category
 
@@ -57,7 +57,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     seepage pooled --nodes papers.csv --edges cited.csv --target field --sensitive country --value FR
 """
     # The choice of the secret column changes nothing of the table.
-    steering: ClassVar[tuple[str, ...]] = tuple(name for name in STEERING if name != "sensitive")
+    steering: ClassVar[tuple[str, ...]] = OF_INFERENCE
     of_own: ClassVar[tuple[str, ...]] = ("text_column", "nodes", "edges", "node_column")
 
     dataset: DatasetName = "adult_education"

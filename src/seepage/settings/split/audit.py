@@ -13,11 +13,10 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment import Measurement, auc
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
-from seepage.attacks.split.exact import not_exact
-from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.space import Space, check_enumerable, not_exact
 from seepage.datasets import Dataset
-from seepage.datasets.coins import some_rows, with_coins
-from seepage.datasets.dataset import split
+from seepage.datasets.coins import with_coins
+from seepage.datasets.dataset import some_rows, split
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.returned import BatchDefense
@@ -25,7 +24,6 @@ from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
-from seepage.models.own import is_own
 from seepage.models.own_parts import as_they_predict, own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
@@ -36,13 +34,12 @@ from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
-from seepage.settings.split.base import AttackedTopology, TopologyAudit
-from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
+from seepage.settings.split.base import COLUMN_SCALES, AttackedTopology, TopologyAudit, columns_outcome
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
-from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import check_guess, facts_of, of_some_rows, planned
+from seepage.settings.units import Tables, check_guess, facts_of, of_some_rows, planned
+from seepage.sources import is_own
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.text import how_many

@@ -1,19 +1,21 @@
-"""Common parts of audits of split learning in all topologies: rows, networks, units and their forecast."""
+"""Common parts of audits of split learning in all topologies: rows, networks, figures of columns, units, forecasts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from seepage import datasets, registry
+from seepage.assessment import measure_columns
+from seepage.assessment.evidence import evidence_of_columns
 from seepage.datasets import Dataset
-from seepage.datasets.coins import some_rows
+from seepage.datasets.dataset import some_rows
 from seepage.digests import Json
 from seepage.errors import BadInputError
-from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own import OwnFactory, find_own
 from seepage.settings.part import entry_of
-from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart
+from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import Deployment, refuse_inapplicable
@@ -26,6 +28,38 @@ from seepage.settings.units import (
     rows_in_time,
     with_fields,
 )
+from seepage.sources import is_own
+from seepage.tabular.align import right_cells
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutGuess
+
+_NO_LEAK = ("calibration", "ties", "likely", "replayed", "certified_cells", "still_possible")
+COLUMN_SCALES = {
+    "r2": Scale(True, 0.0, 1.0),
+    "certified_wrong": Scale(False, 0.0, 1.0),
+    **dict.fromkeys(_NO_LEAK, Scale(None, 0.0, 1.0)),
+}
+"""Readings of the figures of private columns, by metric, where these are no rates of leakage."""
+
+
+def columns_outcome(
+    schema: Schema,
+    private: Sequence[int],
+    statistics: Statistics,
+    seen: CutTranscript,
+    guess: CutGuess,
+    seconds: float,
+    keep_records: bool,
+) -> Outcome:
+    """Return the figures of a guess of one training, with those of each record where a figure is their mean."""
+    measured = measure_columns(schema, private, seen, guess)
+    some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
+    marginals, right = [statistics.marginals[i] for i in private], right_cells(some, guess.cells, seen.cells)
+    evidence = evidence_of_columns(some, marginals, seen.cells, guess.cells, right, seen.labels, keep_records)
+    return Outcome(measured, seconds, [evidence])
+
 
 D = TypeVar("D")
 

@@ -12,24 +12,24 @@ from seepage import registry
 from seepage.assessment import Measurement
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
-from seepage.datasets.coins import some_rows, with_coins
-from seepage.datasets.dataset import split
+from seepage.datasets.coins import with_coins
+from seepage.datasets.dataset import some_rows, split
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.digests import Json
 from seepage.errors import BadInputError
-from seepage.models.own import is_own
 from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
+from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import facts_of, of_some_rows, planned
+from seepage.sources import is_own
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.text import how_many

@@ -23,8 +23,8 @@ from seepage.errors import BadInputError
 from seepage.protocols import trees as boosting
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, make_part, mechanisms_of
-from seepage.settings.records import records_outcome
+from seepage.settings.outcomes import records_outcome
+from seepage.settings.part import Part, make_part, mechanisms_of, named
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
@@ -198,7 +198,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
             **{"learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0, "max_bin": 256},
             "base_score": None,
-            "baselines": tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals")),
+            "baselines": named("mode", "likeliest", "random", "own_marginals"),
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
         return self.control_on(rows, changed, swapped)

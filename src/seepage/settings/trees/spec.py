@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option, Positive
-from seepage.settings.part import Part, several
+from seepage.settings.part import Part, named, several
 from seepage.settings.spec import Attacks, Baselines, Spec
 
 TreesProtocol = Literal["histogram", "bagging", "cyclic"]
 # Attacks on tree files, in which nothing links the cells of a record, so that rows come from an optimisation.
 _OF_FILES = ("timberstrike", "leaf_counts", "thresholds", "hessians")
-_BASELINES = tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals"))
+_BASELINES = named("mode", "likeliest", "random", "own_marginals")
 
 
 class TreesSpec(Spec):
@@ -95,7 +95,7 @@ every figure stands the best baseline; own_marginals holds the client's counts o
     def _of_protocol(cls, values: object) -> object:
         """Fill in the attacks of a protocol that sends no sums."""
         if isinstance(values, Mapping) and values.get("protocol") in ("bagging", "cyclic") and "attacks" not in values:
-            return {**values, "attacks": tuple(Part(name=name) for name in _OF_FILES)}
+            return {**values, "attacks": named(*_OF_FILES)}
         return values
 
     @model_validator(mode="after")

@@ -24,8 +24,8 @@ from seepage.attacks.vertical import (
     raw_scores,
 )
 from seepage.datasets import Dataset
-from seepage.datasets.coins import some_rows, with_coins
-from seepage.datasets.dataset import split
+from seepage.datasets.coins import with_coins
+from seepage.datasets.dataset import some_rows, split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.label_flip import LabelFlip
@@ -34,17 +34,16 @@ from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
-from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own import OwnFactory, find_own
 from seepage.models.own_parts import as_they_predict, own_bottom, own_top
 from seepage.models.split import outputs_of
 from seepage.models.vertical import VerticalModel, vertical_mlp
-from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
-from seepage.registry import Attack, Entry
+from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
-from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.lever import Lever
+from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -63,6 +62,7 @@ from seepage.settings.units import (
 )
 from seepage.settings.vertical.layout import VerticalLayout
 from seepage.settings.vertical.spec import VerticalSpec
+from seepage.sources import is_own
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table

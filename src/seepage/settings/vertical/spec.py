@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
-from seepage.settings.part import Part, several
+from seepage.settings.part import Part, named, several
 from seepage.settings.spec import Attacks, Baselines, MostRows, Spec
 
 Attacked = Literal["held_out", "trained"]
@@ -97,7 +97,7 @@ Beside every figure stands the best baseline, which holds all but the message.
         Part(name="ridge_sa"),
         Part(name="label_heads"),
     )
-    baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
+    baselines: Baselines = named("constant", "median", "random", "own_columns")
     attacked: Annotated[
         Attacked, Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK)
     ] = "held_out"

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.messages import check_bare, logits_and_derivatives
 from seepage.attacks.split.parts.prior import CellPrior
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Responder, Space
 from seepage.errors import BadInputError
 from seepage.wire.split import CutView, KnownCut
 

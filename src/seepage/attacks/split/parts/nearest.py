@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Responder, Space, width_of
 from seepage.models.split import SplitModel, slopes
 
 # The deterministic part of the defense, from a record's gradient to its message: (..., cut) to (..., cut).
@@ -124,8 +123,3 @@ def candidate_gradients(
 ) -> Float[Tensor, "*some label cut"]:
     """Return the gradient of a record's loss with respect to the cut, for every label."""
     return slopes(model.head, logits) @ jacobian
-
-
-def width_of(model: SplitModel) -> int:
-    """Return the approximate number of values of the client part's forward pass for a record."""
-    return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))

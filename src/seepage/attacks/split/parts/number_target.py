@@ -13,8 +13,7 @@ from seepage.attacks.split.parts.messages import bound_of
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.prior import CellPrior, decided
 from seepage.attacks.split.parts.proof import FAR, proof_of
-from seepage.attacks.split.parts.responses import responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Space, responder
 from seepage.errors import BadInputError
 from seepage.models.split import half_of, numbers_of
 from seepage.tabular.schema import Continuous

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.prior import blended, encoded
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.logistic import shrunk
+from seepage.models.predictors import shrunk
 from seepage.models.split import SplitModel, label_chances
 from seepage.models.split import slopes as loss_slopes
 from seepage.tabular.schema import Continuous

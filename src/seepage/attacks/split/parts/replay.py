@@ -18,8 +18,7 @@ from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, n
 from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.responses import Responder, responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Responder, Space, responder
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Continuous

@@ -8,11 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.label_prior import LabelPrior
 from seepage.attacks.split.parts.nearest import candidate_gradients
-from seepage.attacks.split.parts.prior import CellPrior
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.prior import CellPrior, LabelPrior
+from seepage.attacks.split.parts.space import Responder, Space
 from seepage.wire.split import CutView, batches
 
 _AT_ONCE = 2**25  # numbers in memory at once while noise is fitted

@@ -21,9 +21,8 @@ from seepage.attacks.vertical.white_box import DescentAttack
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.needs import Need
 from seepage.papers.uifv.attacks.sqr import components
-from seepage.registry import attacks
+from seepage.registry import Need, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 

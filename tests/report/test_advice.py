@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seepage.assessment.row import ResultRow
-from seepage.report.action import what_to_do
+from seepage.report.advice import what_to_do
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import Finding, Where
 from seepage.run.runner import Run

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.datasets.own import own_table
+from seepage.datasets.dataset import own_table
 from seepage.errors import BadInputError
-from seepage.tabular.formats import DAYS, read_written
 from seepage.tabular.infer import Policy, infer
 from seepage.tabular.schema import Continuous, Discrete
+from seepage.tabular.texts import DAYS, read_written
 
 ROWS = 120
 DRAW = np.random.default_rng(0)

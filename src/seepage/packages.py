@@ -1,12 +1,17 @@
-"""Lazy imports: PyTorch and pandas take seconds to load, and commands that list names or print help need neither."""
+"""Packages that are imported late, since they take seconds to load; their versions; and those of extras."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
+
+from seepage.errors import BadInputError
 
 
 class _Package(ModuleType):
@@ -64,3 +69,29 @@ class LazyModule:
 
     def __getattr__(self, attribute: str) -> object:
         return getattr(import_module(self._name), attribute)
+
+
+class MissingExtraError(BadInputError, ImportError):
+    """A package of an extra is missing, or its version cannot be used."""
+
+
+@contextmanager
+def extra(name: str, program: str, *packages: str) -> Iterator[None]:
+    """Turn failing imports of another program's packages, its own first, into advice on what to install."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in packages:
+            raise
+        what = "is not installed"
+        if not isinstance(error, ModuleNotFoundError):
+            what = f"{installed(packages[0])} cannot be used ({' '.join(str(error).split())})"
+        raise MissingExtraError(f"{program} {what}; pip install 'seepage[{name}]'.") from error
+
+
+def installed(name: str) -> str | None:
+    """Return the version of an installed distribution; None where it runs without being installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,18 +1,141 @@
-"""Multinomial logistic regression that changes prior chances only as far as left-out rows support it."""
+"""Predictors from few rows: the best of several heads by left-out records, and a logistic regression with prior."""
 
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn import functional
 
+from seepage.models.kernel_regression import fitted
+from seepage.pace import paced
+from seepage.tabular.schema import Column, Discrete
+
+Floats = NDArray[np.float64]
+_FOLDS = 5
+_TREES = 100
+# Chances are kept away from 0, so that one wrong certainty does not decide between heads.
+_LEAST = 0.01
+# Mean loss, in nats, of heads that have every left-out record right and say so: no other is better.
+_SURE = 0.05
+
+
+def best_head(
+    inputs: Sequence[Float[Tensor, "training record _input"]],
+    labelled: Int[Tensor, "training labelled"],
+    labels: Float[Tensor, "training labelled"],
+    target: Column,
+    seeds: Sequence[int],
+) -> Float[Tensor, "training record value"]:
+    """Return the predictions of the best head on the best inputs for all records: class chances, or numbers.
+
+    Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
+    with the least loss on known records that were left out of its fit answers. Heads that take longer are not tried
+    once one has all of these right and is sure of it.
+    """
+    predictions = []
+    for k in paced(len(seeds), least=1):
+        values = [np.asarray(rows[k].double().cpu()) for rows in inputs]
+        places, own = np.asarray(labelled[k].cpu()), np.asarray(labels[k].double().cpu())
+        predictions.append(torch.from_numpy(_best(values, places, own, target, seeds[k] % 2**32)))
+    # A rehearsal ends before the last training.
+    return torch.stack([*predictions, *predictions[-1:] * (len(seeds) - len(predictions))])
+
+
+def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, target: Column, seed: int) -> Floats:
+    """Return chances of each class, or numbers (record, 1), for all records."""
+    classes = target.width if isinstance(target, Discrete) else None
+    values = labels[:, None] if classes is None else np.eye(classes)[labels.astype(int)]
+    trials: list[tuple[float, Floats]] = []
+    # What is the same for all known records tells nothing.
+    usable = [rows[:, np.ptp(rows[places], axis=0) > 0] for rows in inputs]
+    # Forests, which take longest, come last.
+    for head in (_kernel, *([] if classes is None else [_logistic]), forest):
+        if min((loss for loss, _ in trials), default=float("inf")) < (_SURE if classes is not None else 0.0):
+            break
+        for rows in usable:
+            if rows.shape[1]:
+                left_out, answers = head(rows[places], values, rows, seed, classes is not None)
+                trials.append((_loss(left_out, values, classes is not None), answers))
+    constant = np.broadcast_to(values.mean(0), (len(inputs[0]), values.shape[1])).copy()
+    return min([(float("inf"), constant), *trials], key=lambda trial: trial[0])[1]
+
+
+def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
+    if not discrete:
+        return float(np.square(predictions - values).mean())
+    smoothed = (predictions + _LEAST / predictions.shape[1]) / (1 + _LEAST)
+    return float(-np.log((smoothed * values).sum(1)).mean())
+
+
+def _kernel(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return the predictions of a linear or radial kernel regression for left-out records and queries."""
+    regression = fitted(*(torch.from_numpy(np.ascontiguousarray(part))[None] for part in (rows, values, queries)))
+    both = (np.asarray(part[0]) for part in (regression.left_out, regression.values))
+    left_out, answers = (_as_chances(part) if discrete else part for part in both)
+    return left_out, answers
+
+
+def _as_chances(values: Floats) -> Floats:
+    positive = np.clip(values, 1e-6, None)
+    return positive / positive.sum(1, keepdims=True)
+
+
+# Checks of parameters would take longer than the trees.
+@config_context(skip_parameter_validation=True, assume_finite=True)
+def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return the predictions of a random forest for left-out (out-of-bag) records and queries."""
+    if not discrete:
+        forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
+        return np.asarray(forest.oob_prediction_)[:, None], forest.predict(queries)[:, None]
+    classifier = RandomForestClassifier(_TREES, oob_score=True, random_state=seed).fit(rows, values.argmax(1))
+    seen = np.asarray(classifier.classes_)
+    left_out, answers = np.zeros_like(values), np.zeros((len(queries), values.shape[1]))
+    left_out[:, seen] = np.nan_to_num(classifier.oob_decision_function_)
+    answers[:, seen] = classifier.predict_proba(queries)
+    return left_out, answers
+
+
+def _logistic(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return the predictions of a logistic regression for records left out in folds and for queries."""
+    labels = values.argmax(1)
+
+    def predict(train: NDArray[np.intp], of: Floats) -> Floats:
+        chances = np.zeros((len(of), values.shape[1]))
+        if len(np.unique(labels[train])) < 2:
+            chances[:, labels[train][0]] = 1.0
+            return chances
+        head = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+        with warnings.catch_warnings():
+            # A head that did not converge loses in validation; that is all that is asked of it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            head.fit(rows[train], labels[train])
+        chances[:, np.asarray(head.classes_)] = head.predict_proba(of)
+        return chances
+
+    left_out = np.zeros_like(values)
+    for train, test in KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed).split(rows):
+        left_out[test] = predict(train, rows[test])
+    return left_out, predict(np.arange(len(rows)), queries)
+
+
 # Weights of the squared coefficients beside the sum of the rows' losses, from the strongest to the weakest.
 _PENALTIES = (1000.0, 300.0, 100.0, 30.0, 10.0, 2.0)
-_FOLDS = 4
+_LOGISTIC_FOLDS = 4
 # Rows below which nothing is learned, and steps of a fit.
 _FEWEST, _STEPS = 12, 60
 # Largest standardised input: beyond what was seen, a straight line is not trusted.
@@ -73,11 +196,11 @@ def shrunk(
         return nothing
     own = before.gather(1, codes[:, None])[:, 0]
     fold = folds(rows)
-    starts: list[Logistic | None] = [None] * _FOLDS
+    starts: list[Logistic | None] = [None] * _LOGISTIC_FOLDS
     best, chosen, likelihood = before, math.inf, own
     for penalty in _PENALTIES:
         left_out = torch.empty_like(before)
-        for k in range(_FOLDS):
+        for k in range(_LOGISTIC_FOLDS):
             train, out = fold != k, fold == k
             fit = _fitted(inputs[train], codes[train], before[train], penalty, starts[k])
             starts[k] = fit
@@ -93,7 +216,7 @@ def shrunk(
 
 def folds(rows: int) -> Int[Tensor, " row"]:
     """Return the fold of each row: rows that follow each other are in different ones."""
-    return torch.arange(rows) % _FOLDS
+    return torch.arange(rows) % _LOGISTIC_FOLDS
 
 
 def gains(differences: Float[Tensor, " row"]) -> bool:

@@ -11,10 +11,10 @@ import torch
 import seepage
 from seepage.auditing import prepare_all
 from seepage.config.document import make_specs, read_text_document
-from seepage.config.mistakes import DocumentError
+from seepage.config.tree import DocumentError
 from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
-from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
+from seepage.run.plan import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
 from seepage.settings.catalogue import setting
 
 HUGE = [
@@ -114,7 +114,7 @@ def test_memory_is_forecast_before_anything_is_tried(monkeypatch: pytest.MonkeyP
         kept = {"dataset": "german", "batch_sizes": 32, "attacks": ["tableak"], "victims": 1, "restarts": 10**6}
         return setting("horizontal").spec.of(**kept, **fields)
 
-    monkeypatch.setattr("seepage.run.size.installed_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr("seepage.run.plan.installed_memory", lambda: 16 * 10**9)
     [large] = prepare_all([spec()])
     with pytest.raises(BadInputError, match=r"'tableak' would hold about \d+ GB in 2 processes, more than the 16 GB"):
         check_memory([large], 2)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seepage.models.logistic import gains, shrunk
+from seepage.models.predictors import gains, shrunk
 
 
 @pytest.mark.parametrize("inputs", [3, 60])
