@@ -55,12 +55,7 @@ class PaImfl(ReturnedDefense):
 
     @property
     def amplified(self) -> float:
-        """Epsilon of a message after the subsample, ``ln(1 + kept (e^epsilon - 1))``.
-
-        Example:
-            >>> round(PaImfl(epsilon=1.0, kept=0.5).amplified, 2)
-            0.62
-        """
+        """Epsilon of a message after the subsample, ``ln(1 + kept (e^epsilon - 1))``."""
         return math.log1p(float(self.kept) * math.expm1(float(self.epsilon)))
 
     def __call__(
