@@ -16,16 +16,11 @@ Availability = Literal["bundled", "generated", "found", "copy found", "cached", 
 
 @dataclass(frozen=True)
 class Listing:
-    """The information on a dataset that needs no loading.
+    """The information on a dataset that needs no loading; ``pooled`` are texts and graphs, for pooled learning alone.
 
-    Attributes:
-        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded columns;
-            None where another distribution's loader does not say.
-        availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder, ``copy found``
-            there (derived or partial), ``cached`` by an earlier download, to ``download`` when loaded, ``manual`` (to
-            be put into the folder by hand), ``unknown``.
-        pooled: whether its rows are texts or nodes of a graph, for pooled learning alone.
-        heading: line under which lists show it, after those without one.
+    Sizes are those of the complete, cleaned original, None where another distribution's loader does not say. Files are
+    ``found`` in the folder, or a derived or partial copy is, ``cached`` by an earlier download, to ``download`` when
+    loaded, or to be put into the folder by hand (``manual``).
     """
 
     name: str

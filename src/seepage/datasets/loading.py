@@ -12,14 +12,10 @@ from seepage.errors import BadInputError
 
 
 def load(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
-    """Load the dataset with this name.
+    """Load the dataset with this registered name, see ``catalogue``; options are its own loader's.
 
-    Args:
-        name: a registered name; ``catalogue`` lists them.
-        folder: folder with local files. Without it, files are searched for in the folder that the environment variable
-            SEEPAGE_DATA names, then in the cache, then at the official address. Bundled and generated datasets ignore
-            it.
-        options: further arguments of that dataset's own loader.
+    Without a folder, files are searched for in the folder that the environment variable SEEPAGE_DATA names, then in the
+    cache, then at the official address. Bundled and generated datasets ignore it.
 
     Raises:
         BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
@@ -47,7 +47,9 @@ def _estimate(row: ResultRow) -> Estimate:
     return Estimate(row.mean, row.low, row.high, row.n, row.std)
 
 
-class _Lifts(BaseModel):
+class JudgedFigure(BaseModel, frozen=True):
+    """A figure that is judged in both runs; ``repeated`` numbers those that are otherwise alike."""
+
     attack: str
     batch_size: int | None
     defense: str
@@ -55,6 +57,18 @@ class _Lifts(BaseModel):
     column: str | None
     sample: int | None
     variant: str | None
+    repeated: int = 0
+
+    @property
+    def words(self) -> str:
+        """The figure in a sentence."""
+        what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
+        what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
+        at = "" if self.sample is None else f", repetition {self.sample + 1}"
+        return f"{label(self.model_dump())} on {what}{at}"
+
+
+class _Lifts(JudgedFigure, frozen=True):
     lifts: list[FiniteFloat]
 
 
@@ -78,27 +92,6 @@ class _Origin(BaseModel):
 
 
 _ORIGINS = TypeAdapter(list[_Origin]).validate_python
-
-
-class JudgedFigure(NamedTuple):
-    """A figure that is judged in both runs; ``repeated`` numbers those that are otherwise alike."""
-
-    attack: str
-    batch_size: int | None
-    defense: str
-    metric: str
-    column: str | None
-    sample: int | None
-    variant: str | None
-    repeated: int = 0
-
-    @property
-    def words(self) -> str:
-        """The figure in a sentence."""
-        what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
-        what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
-        at = "" if self.sample is None else f", repetition {self.sample + 1}"
-        return f"{label(self._asdict())} on {what}{at}"
 
 
 @dataclass(frozen=True)
@@ -142,11 +135,11 @@ def load_run(folder: Path) -> RunFolder:
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
     document = read_json(folder / RESULTS)
     stored = _checked(folder / RESULTS, _Stored.model_validate, document if isinstance(document, dict) else {})
-    seen: Counter[tuple[object, ...]] = Counter()
+    seen: Counter[JudgedFigure] = Counter()
     lifts: dict[JudgedFigure, list[float]] = {}
     for entry in stored.lifts:
-        figure = JudgedFigure(*(getattr(entry, name) for name in JudgedFigure._fields[:-1]))
-        lifts[figure._replace(repeated=seen[figure])] = entry.lifts
+        figure = JudgedFigure(**entry.model_dump(exclude={"lifts", "repeated"}))
+        lifts[figure.model_copy(update={"repeated": seen[figure]})] = entry.lifts
         seen[figure] += 1
     incomplete = {verdict.defense: verdict.incomplete for verdict in stored.verdicts if verdict.incomplete is not None}
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)

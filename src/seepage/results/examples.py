@@ -39,10 +39,7 @@ class Example:
 
 
 def examples(
-    schema: Schema,
-    statistics: Statistics,
-    evidence: Evidence,
-    run: tuple[int | None, str, str],
+    schema: Schema, statistics: Statistics, evidence: Evidence, run: tuple[int | None, str, str]
 ) -> list[Example]:
     """Return the first records of the first victims, read well or not; none where records are not kept."""
     if evidence.true is None or evidence.guess is None:
@@ -58,26 +55,23 @@ def examples(
         truth = frame_of(schema, torch.tensor(evidence.true[victim, only]))
         guess_cells = torch.tensor(evidence.guess[victim, only])
         guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
-        cells = []
-        for i, column in enumerate(schema.columns):
-            cells.append(
-                Cell(
-                    column.name,
-                    _value(truth, i),
-                    None if guess is None else _value(guess, i),
-                    bool(evidence.right[victim, record, i]),
-                    _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
-                    _finite(spread, victim, record, i),
-                )
+        cells = (
+            Cell(
+                column.name,
+                _value(truth, i),
+                None if guess is None else _value(guess, i),
+                bool(evidence.right[victim, record, i]),
+                _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
+                _finite(spread, victim, record, i),
             )
+            for i, column in enumerate(schema.columns)
+        )
         shown.append(Example(*run, tuple(cells)))
     return shown
 
 
 def _finite(values: Tensor | None, *at: int) -> float | None:
-    if values is None or not math.isfinite(value := float(values[at])):
-        return None
-    return value
+    return None if values is None or not math.isfinite(value := float(values[at])) else value
 
 
 def _value(frame: pd.DataFrame, column: int) -> object:

@@ -79,6 +79,9 @@ def crime(folder: str | Path | None = None, target: str = "class", test_share: f
     Args:
         target: ``class`` for three classes of the violent crime rate (below 0.15, up to 0.5, above), as in the work on
             property inference, ``rate`` for the rate itself.
+
+    Raises:
+        BadInputError: ``target`` is neither.
     """
     if target not in ("class", "rate"):
         raise BadInputError(f"target must be 'class' (three classes) or 'rate' (a number), got {target!r}.")
