@@ -40,9 +40,8 @@ def best_head(
 ) -> Float[Tensor, "training record value"]:
     """Return the predictions of the best head on the best inputs for all records: class chances, or numbers.
 
-    Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
-    with the least loss on known records that were left out of its fit answers. Heads that take longer are not tried
-    once one has all of these right and is sure of it.
+    Heads are a kernel regression, a random forest and, for classes, a logistic regression; the best has the least loss
+    on known records that were left out of its fit. Slower heads are not tried once one has all of these right.
     """
     predictions = []
     for k in paced(len(seeds), least=1):
@@ -82,14 +81,11 @@ def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
 def _kernel(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return the predictions of a linear or radial kernel regression for left-out records and queries."""
     regression = fitted(*(torch.from_numpy(np.ascontiguousarray(part))[None] for part in (rows, values, queries)))
-    both = (np.asarray(part[0]) for part in (regression.left_out, regression.values))
-    left_out, answers = (_as_chances(part) if discrete else part for part in both)
+    left_out, answers = np.asarray(regression.left_out[0]), np.asarray(regression.values[0])
+    if discrete:
+        left_out, answers = (np.clip(part, 1e-6, None) for part in (left_out, answers))
+        left_out, answers = (part / part.sum(1, keepdims=True) for part in (left_out, answers))
     return left_out, answers
-
-
-def _as_chances(values: Floats) -> Floats:
-    positive = np.clip(values, 1e-6, None)
-    return positive / positive.sum(1, keepdims=True)
 
 
 # Checks of parameters would take longer than the trees.

@@ -23,7 +23,7 @@ _Step = Callable[[Tensor, _State, Tensor, Tensor | None], _State]
 def by_formula(module: nn.Module) -> nn.Module:
     """Return the module, or a copy in which PyTorch's recurrent layers compute the same by their formula.
 
-    Layers with dropout between them, with projections, or with a forward method of their own stay as they are.
+    Layers with dropout between them, or with projections, stay as they are.
     """
     if not any(_form(part) is not None for part in module.modules()):
         return module

@@ -26,10 +26,7 @@ Direction = Literal["below", "above"]
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure that a paper prints; rates are in [0, 1].
-
-    The deviation is the population one over the published units; without one the mean is taken at its word.
-    """
+    """One figure that a paper prints, in [0, 1] if a rate, with the population deviation over its units."""
 
     mean: float
     std: float | None
@@ -71,10 +68,9 @@ class Judgement:
 
 
 def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Difference | None:
-    """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
+    """Return our mean less the printed one, with Welch's t interval; Student's where the print has no deviation.
 
-    Published standard deviations are population ones and are corrected to unbiased ones. A print without a deviation is
-    taken at its word: the interval is then Student's, of our mean.
+    Published standard deviations are population ones and are corrected to unbiased ones.
     """
     if ours.mean is None:
         return None

@@ -109,8 +109,7 @@ class RunFolder:
 class Comparison:
     """Comparison of two runs: what differs in spec and provenance, each common figure, and what only one of them has.
 
-    A record holds ``a`` and ``b``, their difference with its interval, and whether it is clear: the interval leaves out
-    zero.
+    A difference is clear where its interval leaves out zero.
     """
 
     names: tuple[str, str]
@@ -234,11 +233,10 @@ def _judged(
 
 
 def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
-    """Compare the figures of two runs.
+    """Compare the figures of two runs, matched by all fields that take more than one value within a run.
 
-    Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
-    one value within a run. Differences are second less first, with Welch's interval, since results hold no single
-    victims; on the same victims it is usually too wide.
+    Differences are second less first, with Welch's interval, since results hold no single victims; on the same victims
+    it is usually too wide.
     """
     facts = [[_facts(figure) for figure in run.figures] for run in (first, second)]
     varying = [

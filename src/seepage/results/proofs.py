@@ -15,13 +15,12 @@ WRONG = "certified_wrong"
 
 def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
     """Return the attacks whose certified cells contradict the truth, and the share of these cells."""
-    shares = {}
-    for run in runs:
-        for figure in run.measured:
-            if figure.metric == WRONG and bool((figure.values > 0).any()):
-                here = where_of(run)
-                shares[here] = float(figure.values.nanmean())
-    return shares
+    return {
+        where_of(run): float(figure.values.nanmean())
+        for run in runs
+        for figure in run.measured
+        if figure.metric == WRONG and bool((figure.values > 0).any())
+    }
 
 
 def withdrawn(run: Run) -> Run:

@@ -26,8 +26,7 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     None without a baseline or the field, or where the best baseline is always right. An attack that is right in every
-    unit closes all of the gap in each, however much the baseline differs between them. No end of an interval lies above
-    certainty.
+    unit closes all of the gap in each. No end of an interval lies above certainty.
     """
     end: float | None = getattr(row, field)
     if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:

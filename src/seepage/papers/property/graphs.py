@@ -13,9 +13,8 @@ import torch
 from scipy import sparse
 
 from seepage import registry
-from seepage.datasets.about import DatasetCard, File
+from seepage.datasets.about import DatasetCard, File, path_of
 from seepage.datasets.files import obtain
-from seepage.datasets.places import path_of
 from seepage.datasets.population import Nodes
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph

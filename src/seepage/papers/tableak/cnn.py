@@ -42,6 +42,4 @@ def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
             nn.Linear(_UNITS, output_width(schema, head)),
         )
 
-    model = Model(seeded(build, seed), head, "cnn_bn")
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "cnn_bn").check(schema)

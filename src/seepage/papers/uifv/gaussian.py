@@ -27,6 +27,4 @@ def gaussian(schema: Schema, seed: int = 0, head: Head | None = None, width: int
         nn.init.normal_(hidden.weight, std=1 / math.sqrt(schema.width))
         return nn.Sequential(hidden, nn.ELU(), output)
 
-    model = Model(seeded(build, seed), head, "gaussian")
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "gaussian").check(schema)

@@ -41,10 +41,7 @@ def undecided(facts: Facts) -> Iterator[Fault]:
 
 
 def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
-    """Return why the tier of a setting is open; None where it is decided or open for another reason.
-
-    Half of all records that come back whole decide without an interval. ``unit`` is what ``n`` counts.
-    """
+    """Return why the tier of a setting is open; None where it is decided or open for another reason."""
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None

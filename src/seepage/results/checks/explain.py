@@ -33,11 +33,8 @@ def titles() -> list[tuple[str, str, str]]:
 @cache
 def _sections() -> dict[str, tuple[str, ...]]:
     text = next((place.read_text(encoding="utf-8") for place in _PLACES if place.is_file()), "")
-    sections = {}
-    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        head, _, body = section.partition("\n")
-        sections[head.strip()] = tuple(_plain(words) for words in body.strip().split("\n\n"))
-    return sections
+    sections = (section.partition("\n") for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:])
+    return {head.strip(): tuple(map(_plain, body.strip().split("\n\n"))) for head, _, body in sections}
 
 
 def _plain(words: str) -> str:

@@ -58,9 +58,8 @@ def run_checks(facts: Facts) -> list[Finding]:
 
 def not_applicable(facts: Facts) -> dict[str, str]:
     """Return the codes of checks that do not apply to an audit, with the reason."""
-    by_code = {}
-    for check in CHECKS.values():
-        reasons = [reason for need in check.needs if (reason := facts.lacks(need)) is not None]
-        if reasons:
-            by_code[check.code] = "; ".join(reasons)
-    return by_code
+    reasons = {
+        check.code: [reason for need in check.needs if (reason := facts.lacks(need)) is not None]
+        for check in CHECKS.values()
+    }
+    return {code: "; ".join(lacking) for code, lacking in reasons.items() if lacking}

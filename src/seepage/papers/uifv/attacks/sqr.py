@@ -21,6 +21,10 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
+Weights = Float[Tensor, "place unit encoded"]
+Gradient = Float[Tensor, "victim output unit"]
+Values = Float[Tensor, "victim unit"]
+
 # Number of victims whose units are in memory at once.
 _TOGETHER = 4
 # Number of random directions in which a tensor of third order is decomposed, of which the best counts.
@@ -114,9 +118,9 @@ class Sqr:
 class _Network(NamedTuple):
     """One hidden layer, and the output weights' gradient."""
 
-    weight: Float[Tensor, "place unit encoded"]
+    weight: Weights
     activation: nn.Module
-    gradient: Float[Tensor, "victim output unit"]
+    gradient: Gradient
 
 
 class Orders(NamedTuple):
@@ -158,11 +162,7 @@ def _refused(view: GradientView, why: str) -> BadInputError:
 
 
 def components(
-    weight: Float[Tensor, "place unit encoded"],
-    gradient: Float[Tensor, "victim output unit"],
-    activation: nn.Module,
-    count: int,
-    seeds: Sequence[int],
+    weight: Weights, gradient: Gradient, activation: nn.Module, count: int, seeds: Sequence[int]
 ) -> Float[Tensor, "victim component encoded"]:
     """Return the rows whose errors and activations explain the gradient of the weights that leave a hidden layer."""
     # With several outputs, which differ only in a record's error, the combination with the largest gradient.
@@ -179,9 +179,7 @@ def components(
     return (span @ directions).mT * (norms / size[:, 0])[..., None]
 
 
-def _span(
-    normal: Float[Tensor, "place unit encoded"], values: Float[Tensor, "victim unit"], count: int
-) -> Float[Tensor, "victim encoded component"]:
+def _span(normal: Weights, values: Values, count: int) -> Float[Tensor, "victim encoded component"]:
     """Return the leading eigenvectors of the second order."""
     ones = torch.ones_like(normal[..., :1])
     rest = values - (torch.cat([ones, normal], -1) @ _least_squares(torch.cat([ones, normal], -1), values))[..., 0]
@@ -198,7 +196,7 @@ def _least_squares(features: Tensor, values: Tensor) -> Tensor:
     return solution.nan_to_num(0.0, 0.0, 0.0)
 
 
-def fitted(variables: Float[Tensor, "victim unit component"], values: Float[Tensor, "victim unit"]) -> Orders:
+def fitted(variables: Float[Tensor, "victim unit component"], values: Values) -> Orders:
     """Return the orders of values that are a function of independent standard normal variables.
 
     The values are fitted by all products of Hermite polynomials up to the third degree; a mean derivative is the
