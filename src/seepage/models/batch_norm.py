@@ -1,8 +1,4 @@
-"""Batch normalisation as a pure function of the batch, as in a client's training.
-
-PyTorch's layers change their running statistics in every forward pass, which excludes several batches at once and a
-replay. ``by_batch`` replaces them by layers that compute the same outputs from the batch alone.
-"""
+"""Batch normalisation as a pure function of the batch, without running statistics that every forward pass changes."""
 
 from __future__ import annotations
 

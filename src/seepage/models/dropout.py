@@ -1,8 +1,4 @@
-"""Dropout in networks: where values are dropped in training, by masks in place of that, or not at all.
-
-A client draws masks and sends them to nobody. ``with_masks`` makes a network a function of its rows and its masks, so
-that a client's computation can be replayed and an attacker can seek masks as it seeks records.
-"""
+"""Dropout in networks: where values are dropped in training, masks in place of that for replays, or no dropout."""
 
 from __future__ import annotations
 

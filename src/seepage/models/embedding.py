@@ -1,8 +1,4 @@
-"""Adapter for networks that take codes, through which attacks reach their embedding tables.
-
-Where the real network looks up a row, the adapter multiplies a one-hot vector with the table. Outputs and gradients are
-the real ones on valid rows, and differentiable between them.
-"""
+"""Adapter for networks that take codes: a one-hot vector times the table in place of each look-up, differentiable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Recurrent layers by their formula, so that they run for several batches at once and can be differentiated again.
-
-PyTorch's own kernels of ``nn.GRU``, ``nn.LSTM``, ``nn.RNN`` and their cells have neither. By formula they are products
-with their weights, which attacks see as they see those of ``nn.Linear``.
-"""
+"""Recurrent layers by their formula: PyTorch's own kernels neither run for several batches nor differentiate twice."""
 
 from __future__ import annotations
 

@@ -44,11 +44,9 @@ class PlannedAudit(_Data):
 
     Attributes:
         name: run that shows it, such as ``faithful``; empty where the table's ``parts`` tell.
-        spec: fields of the setting's spec besides those of the whole table.
         sweep: further fields by their values, or axes of the table by the values on them and the fields that each
             stands for; every combination is an audit.
         place: values on axes of the table that no field of the spec tells.
-        compared: what each attack or baseline is held against, besides those of the whole table.
         grid: attacks by options with a list of values each, and every combination a point. The paper's figure is that
             of the point that is best on the truth; see ``results.tuning``.
         task: arguments of ``Recipe``: how the task is trained, for tables that print its accuracy.
@@ -94,16 +92,13 @@ class PlannedAudit(_Data):
 
 
 class PublishedTable(_Data):
-    """A table of a paper: the audits to run, and the printed figures.
+    """A table of a paper: the audits to run, and the printed figures; CONTRIBUTING.md says how one is added.
 
     Attributes:
-        name: ``system/table``.
         published_victims: number of units (victims, trainings) behind each published figure.
-        metrics: metrics of results, and where the table prints each; one where they differ in nothing else.
         axes: what tells figures apart, outermost first: fields of the spec, options of the protocol, ``rounds`` of
             training before, ``batch_size``, ``defense``, ``column`` (``label`` for the target), ``method`` (an attack
             or baseline), or any that audits, metrics or what attacks are compared with give values on.
-        spec: fields of the setting's spec that all audits share.
         parts: names of runs with the attacks and baselines, by their names in results, that each shows, where audits
             have no names; the first is held against the print.
         compared: what each attack or baseline is held against: a published method, or values on axes; its own name
@@ -113,8 +108,6 @@ class PublishedTable(_Data):
             for a figure whose values are not printed.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
         unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
-        binomial: whether printed figures are shares of ``published_victims`` targets, and so have the deviation of such
-            a share where none is printed.
     """
 
     name: str
