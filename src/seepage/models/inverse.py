@@ -141,6 +141,11 @@ class Inverter:
             inverse = _better(inverse, again)
         return inverse
 
+    def _networks(self, width: int, encoder: Encoder, seeds: Sequence[int]) -> nn.Module:
+        if self.layout is None:
+            return Stack((width, *self.hidden, encoder.width), seeds)
+        return self.layout.inverse(len(self.hidden) + 1, seeds)
+
     def _fit(
         self,
         inputs: Tensor,
@@ -157,11 +162,7 @@ class Inverter:
             spread = inputs.std(1, keepdim=True, correction=0)
             std = torch.where(spread > 0, spread, torch.ones_like(spread))
         scaled = (inputs - mean) / std
-        networks = (
-            Stack((width, *self.hidden, encoder.width), seeds)
-            if self.layout is None
-            else self.layout.inverse(len(self.hidden) + 1, seeds)
-        )
+        networks = self._networks(width, encoder, seeds)
         parameters = list(networks.parameters())
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         size = min(self.batch_size, rows)
