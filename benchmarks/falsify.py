@@ -47,8 +47,8 @@ from torch.nn import functional
 
 from seepage import attacks, datasets, kernel
 from seepage.attacks.horizontal.exact.proving import columns_of
+from seepage.datasets.about import FOLDER_VARIABLE
 from seepage.datasets.dataset import Dataset
-from seepage.datasets.places import FOLDER_VARIABLE
 from seepage.datasets.planted import distinct
 from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError

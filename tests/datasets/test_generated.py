@@ -6,10 +6,11 @@ import torch
 
 from seepage.datasets import from_frame, load
 from seepage.datasets.about import card_of
-from seepage.datasets.planted import distinct, telling, twins, uniform
+from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from tests.datasets.parts import sizes
+from tests.tables import twins, uniform
 
 
 def test_synthetic_has_what_was_asked_for():
@@ -79,8 +80,7 @@ def test_planted_tables_hold_what_they_promise():
     [
         (distinct, {"rows": 1}),
         (distinct, {"continuous": 0, "discrete": 0}),
-        (twins, {"pairs": 1}),
-        (uniform, {"columns": 0}),
+        (telling, {"rows": 1}),
     ],
 )
 def test_planted_tables_refuse(make, options):

@@ -16,7 +16,7 @@ from seepage.auditing import audit
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient, mean_loss
-from seepage.models.embedding import Embedded, adapted, takes_codes
+from seepage.models.embedding import Embedded, _roles, adapted
 from seepage.models.model import Model, usual_head
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -242,9 +242,9 @@ def test_arguments_are_told_apart_by_their_names() -> None:
             return self.table(x_cat[:, 0])
 
     with pytest.raises(BadInputError, match="takes 'a', 'b'"):
-        takes_codes(Unclear())
-    assert not takes_codes(nn.Linear(2, 2))
-    assert takes_codes(OnlyCodes())
+        _roles(Unclear())
+    assert _roles(nn.Linear(2, 2)) is None
+    assert _roles(OnlyCodes()) is not None
     data = distinct(rows=4, continuous=1, discrete=2)
     with pytest.raises(BadInputError, match="1 continuous column"):
         Embedded(OnlyCodes(), data.schema, data.statistics)

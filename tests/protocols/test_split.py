@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from seepage.datasets.planted import telling, uniform
+from seepage.datasets.planted import telling
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError, NotFiniteError
@@ -16,6 +16,7 @@ from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning
 from seepage.seeds import seeded
 from tests.oracles.split import loss_gradient
+from tests.tables import uniform
 
 DATA = telling(rows=120)
 MODEL = deepfm(DATA.schema, ["cause", "noise_0"], seed=0, hidden=(16, 8))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seepage.datasets.planted import telling, uniform
+from seepage.datasets.planted import telling
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedNoise
 from seepage.errors import BadInputError, NotFiniteError
@@ -14,6 +14,7 @@ from seepage.models.vertical import Stack, VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.tabular.partition import by_shares
 from tests.oracles.vertical import layers, trained
+from tests.tables import uniform
 
 DATA = telling(rows=120)
 SPLIT = by_shares(DATA.schema, [0.5, 0.25, 0.25])

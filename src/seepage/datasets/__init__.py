@@ -8,9 +8,8 @@ from seepage import registry
 from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.datasets.catalogue import Listing, catalogue
+    from seepage.datasets.catalogue import Listing, catalogue, load
     from seepage.datasets.dataset import Dataset, from_frame, own_table, read_table
-    from seepage.datasets.loading import load
 
 # Registered name and module, which is imported when the dataset is first loaded.
 registry.datasets.declare(

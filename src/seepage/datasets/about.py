@@ -1,14 +1,19 @@
-"""Card of a dataset: its size, its terms and the origin of its files, known before it is loaded."""
+"""Card of a dataset: its size, its terms and the origin of its files, known before it is loaded, and their places."""
 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
+
+import platformdirs
 
 from seepage import registry
 
+FOLDER_VARIABLE = "SEEPAGE_DATA"
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -101,3 +106,22 @@ def _value(node: ast.expr, values: Mapping[str, ast.expr]) -> Any:
     if isinstance(node, ast.Name) and node.id in values:
         return _value(values[node.id], values)
     return ast.literal_eval(node)
+
+
+def local_folder(folder: str | Path | None = None) -> Path | None:
+    """Return the folder to search: the argument, or the one SEEPAGE_DATA names, or None."""
+    named = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
+    return Path(named).expanduser() if named else None
+
+
+def cache_folder() -> Path:
+    """Return the platform's cache folder for downloads."""
+    return Path(platformdirs.user_cache_dir("seepage")) / "datasets"
+
+
+def path_of(file: File, folder: Path) -> Path | None:
+    """Return the path in ``folder`` that holds ``file``: itself, gzipped, or one of its archives."""
+    for name in (file.name, f"{file.name}.gz", *reversed(file.inside)):
+        if (folder / name).is_file():
+            return folder / name
+    return None

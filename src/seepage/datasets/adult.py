@@ -86,7 +86,7 @@ def adult(missing: str = "drop") -> Dataset:
             f"(make missing a category of its own), got {missing!r}."
         )
 
-    def number(name: str, unit: str | None = None, sensitive: bool = False) -> Continuous:
+    def number(name: str, unit: str, sensitive: bool = False) -> Continuous:
         return measured(frame[name], unit=unit, sensitive=sensitive)
 
     schema = Schema(
@@ -109,11 +109,5 @@ def adult(missing: str = "drop") -> Dataset:
         target=Discrete(name="income", categories=(">50K", "<=50K"), sensitive=True, unit="USD a year"),
     )
     in_train = frame["part"] == "train"
-    return Dataset(
-        name=CARD.name,
-        train=Table(schema, frame[in_train]),
-        test=Table(schema, frame[~in_train]),
-        notes=notes,
-        source=CARD.source,
-        licence=CARD.licence,
-    )
+    train, test = Table(schema, frame[in_train]), Table(schema, frame[~in_train])
+    return Dataset(CARD.name, train, test, notes, CARD.source, CARD.licence)

@@ -1,14 +1,18 @@
-"""The list of datasets with the origin of each; nothing is loaded."""
+"""The list of datasets with the origin of each, for which nothing is loaded; and a dataset by its name."""
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from seepage import registry
-from seepage.datasets.about import DatasetCard, card_of
-from seepage.datasets.places import cache_folder, local_folder, path_of
+from seepage.datasets.about import DatasetCard, cache_folder, card_of, local_folder, path_of
+from seepage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from seepage.datasets.dataset import Dataset
 
 _KINDS = (registry.datasets, registry.populations)
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
@@ -16,16 +20,11 @@ Availability = Literal["bundled", "generated", "found", "copy found", "cached", 
 
 @dataclass(frozen=True)
 class Listing:
-    """The information on a dataset that needs no loading.
+    """The information on a dataset that needs no loading; ``pooled`` are texts and graphs, for pooled learning alone.
 
-    Attributes:
-        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded columns;
-            None where another distribution's loader does not say.
-        availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder, ``copy found``
-            there (derived or partial), ``cached`` by an earlier download, to ``download`` when loaded, ``manual`` (to
-            be put into the folder by hand), ``unknown``.
-        pooled: whether its rows are texts or nodes of a graph, for pooled learning alone.
-        heading: line under which lists show it, after those without one.
+    Sizes are those of the complete, cleaned original, None where another distribution's loader does not say. Files are
+    ``found`` in the folder, or a derived or partial copy is, ``cached`` by an earlier download, to ``download`` when
+    loaded, or to be put into the folder by hand (``manual``).
     """
 
     name: str
@@ -80,3 +79,26 @@ def _availability(card: DatasetCard, folder: str | Path | None) -> tuple[Availab
     if None not in paths:
         return "cached", str(paths[0])
     return "download", str(card.files[0].url)
+
+
+def load(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
+    """Load the dataset with this registered name, see ``catalogue``; options are its own loader's.
+
+    Without a folder, files are searched for in the folder that the environment variable SEEPAGE_DATA names, then in the
+    cache, then at the official address. Bundled and generated datasets ignore it.
+
+    Raises:
+        BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or
+            another one.
+    """
+    if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
+        options["folder"] = folder
+    try:
+        return cast("Dataset", registry.datasets.create(name, **options))
+    except BadInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        if not options:
+            raise
+        arguments = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise BadInputError(f"dataset {name!r} cannot be loaded with {arguments}: {error}.") from error

@@ -32,11 +32,8 @@ OWN_DATA = "own data"
 class Dataset:
     """A training table, a test table where there is one, their origin, and notes that a reader of results must know.
 
-    Attributes:
-        layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
-            such rows say what they need of it, such as ``settings.vertical.layout``.
-        beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
-            column; None where a row has none.
+    Where rows are no table, ``layout`` is what their columns are together, see ``settings.vertical.layout``. ``beside``
+    are texts of the training rows that are no part of the table, by the name of their column.
     """
 
     name: str

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 import pooch
 
-from seepage.datasets.about import DatasetCard, File
-from seepage.datasets.places import FOLDER_VARIABLE, cache_folder, local_folder, path_of
+from seepage.datasets.about import FOLDER_VARIABLE, DatasetCard, File, cache_folder, local_folder, path_of
 from seepage.errors import BadInputError
 
 

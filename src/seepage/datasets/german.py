@@ -73,13 +73,8 @@ def german(test_share: float = 0.2, seed: int = 42) -> Dataset:
     """Loan applications with their outcome (UCI Statlog German Credit), bundled: 1,000 rows.
 
     TabLeak's columns in their published order, its shuffled 800/200 split (section 4) by default.
-    The published codes are spelled out as words. The target's code 1 is "bad".
-
-    Args:
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the share leaves no training row.
+    The published codes are spelled out as words. The target's code 1 is "bad". Arguments and errors are
+    those of :func:`seepage.datasets.dataset.split`.
 
     Example:
         >>> data = german()

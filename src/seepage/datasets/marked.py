@@ -26,22 +26,9 @@ def marked(
 ) -> MarkedRows:
     """Return all rows of a dataset in the form that joint models take, with a sensitive attribute marked.
 
-    Categories are encoded as 0 and 1, numbers standardised over all rows: the parties agree on both beforehand.
-
-    Args:
-        value: category whose share is the secret; the rarer of two categories if None. For a column of numbers, the
-            bound above which rows carry the attribute; the median if None.
-        keep: whether models are trained on the column, too.
-        without: names of further columns that they are not trained on.
-
-    Raises:
-        BadInputError: the target is a number or no column is left, or column or value make no attribute.
-
-    Example:
-        >>> from seepage.datasets.adult_education import adult_education
-        >>> rows = marked(adult_education(), "sex", "Female", keep=False)
-        >>> tuple(rows.inputs.shape), round(float(rows.carries.double().mean()), 3)
-        ((32561, 90), 0.331)
+    Categories are encoded as 0 and 1, numbers standardised over all rows: the parties agree on both beforehand. The
+    share of ``value`` is the secret, of the rarer of two categories if None; for a column of numbers it is the bound
+    above which rows carry the attribute, the median if None.
     """
     rows = data.all
     if not isinstance(rows.schema.target, Discrete):
@@ -130,15 +117,8 @@ def with_synthetic(
 
     ``A`` is uniform on 0 to 4 and 6 to 10; rows above 5 carry the attribute. With probability ``strength``, and
     independently for each cell of the named columns, a cell is replaced by one drawn from the lower half of its column
-    where ``A`` is below 5, from the upper half where it is above. Zhang, Tople and Ohrimenko (2021) state neither
-    mechanism nor strength.
-
-    Args:
-        columns: names of columns that are made to correlate with it (X~A); none for X independent of A.
-        target: whether the target is made to correlate with it, too (Y~A).
-
-    Raises:
-        BadInputError: a column does not exist, one is already called A, or the strength is not in [0, 1].
+    where ``A`` is below 5, from the upper half where it is above (X~A), as is the target's if that is to follow (Y~A).
+    Zhang, Tople and Ohrimenko (2021) state neither mechanism nor strength.
     """
     if not 0 <= strength <= 1:
         raise BadInputError(f"strength is a chance in [0, 1], got strength={strength!r}.")

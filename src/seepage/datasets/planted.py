@@ -32,31 +32,6 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
     return _planted("distinct", columns, frame, "every row differs from every other in every column")
 
 
-def uniform(rows: int = 32, columns: int = 4) -> Dataset:
-    """A table whose rows are all the same but for the label, so that no attack is better than the most frequent row."""
-    _check(rows, columns)
-    names = [f"column_{i}" for i in range(columns)]
-    frame = pd.DataFrame({**dict.fromkeys(names, "same"), "label": np.arange(rows) % 2})
-    kinds = tuple(Discrete(name=name, categories=("same", "other")) for name in names)
-    return _planted("uniform", kinds, frame, "all rows are the same")
-
-
-def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
-    """A table in which every row occurs exactly twice and no two pairs share a cell.
-
-    The right matching is not unique (each pair may be swapped), yet every right one scores 1; half of the rows are
-    unique.
-    """
-    _check(pairs, columns)
-    generator = np.random.default_rng(seed)
-    cells = generator.permuted(np.tile(np.arange(pairs), (columns, 1)), axis=1)
-    rows = generator.permutation(np.repeat(np.arange(pairs), 2))
-    names = [f"column_{i}" for i in range(columns)]
-    frame = pd.DataFrame({name: cells[i][rows] for i, name in enumerate(names)} | {"label": rows % 2})
-    kinds = tuple(Discrete(name=name, categories=tuple(range(pairs))) for name in names)
-    return _planted("twins", kinds, frame, "every row occurs exactly twice")
-
-
 def telling(rows: int = 64, seed: int = 0) -> Dataset:
     """A table whose label is exactly the category of ``cause``, and independent of ``noise_0`` to ``noise_2``."""
     _check(rows, 1)

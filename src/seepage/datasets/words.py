@@ -14,9 +14,8 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 from torch import Tensor
 
-from seepage.datasets.about import DatasetCard, File
+from seepage.datasets.about import DatasetCard, File, local_folder, path_of
 from seepage.datasets.files import obtain
-from seepage.datasets.places import local_folder, path_of
 from seepage.errors import BadInputError, check_count
 
 GLOVE = "glove.6B.50d.txt"

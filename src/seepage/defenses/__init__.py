@@ -10,66 +10,27 @@ from seepage.packages import lazy_package
 if TYPE_CHECKING:
     from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
 
-# Registered name and module, which is imported when the defense is first made.
-# In every setting.
-registry.defenses.declare({"none": "seepage.defenses.none"})
-registry.defenses.declare(
-    {
-        "aggregation": "seepage.defenses.aggregation",
-        "clipping": "seepage.defenses.clipping",
-        "dp_sgd": "seepage.defenses.dp_sgd",
-        "gaussian_noise": "seepage.defenses.gaussian_noise",
-        "sign": "seepage.defenses.sign",
-        "soteria": "seepage.defenses.soteria",
-        "top_k": "seepage.defenses.top_k",
-    },
-    "horizontal",
-)
-registry.defenses.declare(
-    {
-        "cut_noise": "seepage.defenses.cut_noise",
-        "feature_noise": "seepage.defenses.feature_noise",
-        "label_flip": "seepage.defenses.label_flip",
-        "marvell": "seepage.defenses.marvell",
-        "max_norm": "seepage.defenses.returned",
-        "weight_noise": "seepage.defenses.weight_noise",
-    },
-    "split",
-)
-registry.defenses.declare(
-    {
-        "bottleneck": "seepage.defenses.bottleneck",
-        "feature_noise": "seepage.defenses.feature_noise",
-        "label_flip": "seepage.defenses.label_flip",
-        "mid": "seepage.defenses.mid",
-        "nopeek": "seepage.defenses.nopeek",
-        "returned_noise": "seepage.defenses.returned",
-        "marvell": "seepage.defenses.marvell",
-        "max_norm": "seepage.defenses.returned",
-    },
-    "vertical",
-)
-registry.defenses.declare(
-    {
-        "rounded_answers": "seepage.defenses.answers",
-        "label_only": "seepage.defenses.answers",
-        "without_columns": "seepage.defenses.joint_training",
-        "dp_training": "seepage.defenses.joint_training",
-        "query_limit": "seepage.defenses.joint_training",
-    },
-    "pooled",
-)
-
-registry.defenses.declare(
-    {
-        "strip_fields": "seepage.defenses.trees",
-        "min_child_weight": "seepage.defenses.trees",
-        "max_bin": "seepage.defenses.trees",
-        "shared_cuts": "seepage.defenses.trees",
-        "histogram_noise": "seepage.defenses.trees",
-    },
-    "trees",
-)
+# Registered names by setting; each has a module of its name, imported when the defense is first made, or another.
+# fmt: off
+_NAMES: dict[str | None, tuple[str, ...]] = {
+    None: ("none",),
+    "horizontal": ("aggregation", "clipping", "dp_sgd", "gaussian_noise", "sign", "soteria", "top_k"),
+    "split": ("cut_noise", "feature_noise", "label_flip", "marvell", "max_norm", "weight_noise"),
+    "vertical": (
+        "bottleneck", "feature_noise", "label_flip", "mid", "nopeek", "returned_noise", "marvell", "max_norm",
+    ),
+    "pooled": ("rounded_answers", "label_only", "without_columns", "dp_training", "query_limit"),
+    "trees": ("strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise"),
+}
+# fmt: on
+_MODULES = {
+    **dict.fromkeys(("max_norm", "returned_noise"), "returned"),
+    **dict.fromkeys(("rounded_answers", "label_only"), "answers"),
+    **dict.fromkeys(("without_columns", "dp_training", "query_limit"), "joint_training"),
+    **dict.fromkeys(_NAMES["trees"], "trees"),
+}
+for _setting, _names in _NAMES.items():
+    registry.defenses.declare({name: f"seepage.defenses.{_MODULES.get(name, name)}" for name in _names}, _setting)
 
 
 def create(name: str, **options: object) -> AnyDefense:

@@ -45,9 +45,7 @@ class Private(Protocol):
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of one Gaussian mechanism, in closed form (Dong, Roth and Su 2022, corollary 2).
 
-    Args:
-        mu: largest change by one record / noise standard deviation, above 0.
-        delta: failure probability, in (0, 1).
+    ``mu`` is the largest change by one record / noise standard deviation, ``delta`` the failure probability.
 
     Example:
         >>> round(gaussian_epsilon(1.0, 1e-5), 2)
@@ -58,10 +56,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         first = float(norm.cdf(mu / 2 - epsilon / mu))
         return first - math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu))) - delta
 
-    top = mu * mu / 2 + mu * 40
     if excess(0.0) <= 0:
         return 0.0
-    return float(root_scalar(excess, bracket=(0.0, top), method="brentq").root)
+    return float(root_scalar(excess, bracket=(0.0, mu * mu / 2 + mu * 40), method="brentq").root)
 
 
 def gaussian_guarantee(

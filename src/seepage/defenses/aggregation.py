@@ -26,10 +26,6 @@ class Aggregation(Undefended):
 
     Raises:
         BadInputError: the number is no whole one from 1 up.
-
-    Example:
-        >>> Aggregation(8).clients
-        8
     """
 
     words: ClassVar[str] = "sums of clients' messages, {clients} at a time"

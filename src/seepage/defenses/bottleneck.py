@@ -19,10 +19,6 @@ class Bottleneck:
 
     Raises:
         BadInputError: the width is no whole number from 1 up.
-
-    Example:
-        >>> Bottleneck(2).width
-        2
     """
 
     words: ClassVar[str] = "fewer features sent, {width} of them"

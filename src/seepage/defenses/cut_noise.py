@@ -82,10 +82,9 @@ class CutNoise:
     def epsilon(self, exchanges: int, delta: float | int) -> float | None:
         """Return the guarantee for the record of a row over a number of exchanges; None where there is none.
 
-        Each record's message is released on its own: no other record hides it, and no sampling amplifies. Two
-        rows' messages differ by at most twice the bound, and exchanges compose to one Gaussian mechanism (Dong,
-        Roth and Su 2022, corollary 2: epsilon and delta of mu-GDP). That the bound itself follows the data, without
-        noise on the share, is not accounted for.
+        No other record hides a message, and no sampling amplifies. Two rows' messages differ by at most twice the
+        bound, and exchanges compose to one Gaussian mechanism (Dong, Roth and Su 2022, corollary 2: epsilon and delta
+        of mu-GDP). That the bound itself follows the data, without noise on the share, is not accounted for.
         """
         check_count("exchanges", exchanges)
         if not 0 < delta < 1:

@@ -26,21 +26,10 @@ Entries = Float[Tensor, "victim entry"]
 
 @runtime_checkable
 class Defense(Protocol):
-    """A client's transformation of its update before it is sent.
-
-    A victim's message depends on its own update and seed alone, not on the other victims of the call.
-    """
+    """A client's transformation of its update before it is sent; a message depends on its own update and seed alone."""
 
     def __call__(self, update: Update, seeds: Sequence[int]) -> Update:
-        """Return the messages.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter); left unchanged.
-            seeds: seed of each victim's random numbers.
-
-        Raises:
-            BadInputError: not one seed a victim.
-        """
+        """Return the messages of updates (victim, *parameter), which are left unchanged, with one seed a victim."""
         ...
 
     def describe(self) -> KnownDefense:
@@ -142,10 +131,7 @@ def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
 
 
 def with_noise(entries: Entries, seeds: Sequence[int], deviation: float) -> Entries:
-    """Return entries with normal noise, which depends on the victim's seed alone, not on the device.
-
-    A deviation beyond the largest number of their type is a NotFiniteError.
-    """
+    """Return entries with normal noise by each victim's seed alone; NotFiniteError where that is beyond their type."""
     largest = torch.finfo(entries.dtype).max
     if deviation > largest:
         kind = str(entries.dtype).removeprefix("torch.")

@@ -51,10 +51,6 @@ class DpTraining:
 
     Raises:
         BadInputError: the bound is no positive number, or the multiplier is below 0.
-
-    Example:
-        >>> DpTraining(clip=1.0, noise_multiplier=2).noise_multiplier
-        2.0
     """
 
     words: ClassVar[str] = "training with noise of {noise_multiplier} clipping bounds"
@@ -78,10 +74,6 @@ class QueryLimit:
 
     Raises:
         BadInputError: the number is no whole one from 1 up.
-
-    Example:
-        >>> QueryLimit(100).queries
-        100
     """
 
     words: ClassVar[str] = "a limited number of answers, {queries}"

@@ -25,10 +25,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Variances:
-    """Variances of a batch's messages under the optimal noise, the gradients' own included, for labels 0 and 1.
-
-    They are those along the difference of the labels' mean gradients, and in each other direction.
-    """
+    """Variances of messages of labels 0 and 1 under the optimal noise, along the difference of means and across it."""
 
     along: tuple[float, float]
     across: tuple[float, float]

@@ -31,10 +31,6 @@ class NoPeek:
 
     Raises:
         BadInputError: the weight is not a positive number.
-
-    Example:
-        >>> NoPeek(2.0).weight
-        2.0
     """
 
     words: ClassVar[str] = "features trained to tell less"

@@ -1,8 +1,4 @@
-"""Batch normalisation as a pure function of the batch, as in a client's training.
-
-PyTorch's layers change their running statistics in every forward pass, which excludes several batches at once and a
-replay. ``by_batch`` replaces them by layers that compute the same outputs from the batch alone.
-"""
+"""Batch normalisation as a pure function of the batch, without running statistics that every forward pass changes."""
 
 from __future__ import annotations
 
@@ -34,9 +30,7 @@ class Moments(NamedTuple):
 class BatchNorm(nn.Module):
     """``nn.BatchNorm1d``, ``2d`` and ``3d`` without side effects, with the same parameters, buffers and outputs.
 
-    In training mode the statistics are the batch's own, of more than one value a channel; in evaluation mode the
-    running ones, which only ``advanced`` updates. Without a momentum all batches weigh the same; without running
-    statistics, evaluation takes the batch's.
+    Only ``advanced`` updates running statistics. Without them, evaluation takes the batch's.
     """
 
     running_mean: Tensor | None
@@ -87,18 +81,10 @@ class BatchNorm(nn.Module):
         return f"{self.channels}, eps={self.eps}, momentum={self.momentum}, affine={self.weight is not None}"
 
 
-def moments_of(values: Float[Tensor, "record channel *position"]) -> Moments:
-    """Return the moments of each channel."""
-    _check_several(values)
-    over = _all_but_channels(values)
-    return Moments(values.mean(over), values.var(over))
-
-
 def by_batch(module: nn.Module, name: str) -> nn.Module:
     """Return the module, or a copy in which PyTorch's batch normalisations are replaced by ``BatchNorm``.
 
-    A layer that alone is in evaluation mode is frozen: it keeps its running statistics. Refused are other kinds of
-    batch normalisation, layers with hooks, and a whole module in evaluation mode.
+    A layer that alone is in evaluation mode is frozen: it keeps its running statistics.
     """
     layers = [(place, part) for place, part in module.named_modules() if isinstance(part, _ANY | BatchNorm)]
     if layers and not module.training:
@@ -152,10 +138,7 @@ def normalisations(module: nn.Module) -> dict[str, BatchNorm]:
 def run_watched(
     module: nn.Module, rows: Float[Tensor, "record encoded"], parameters: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Moments]]:
-    """Return the outputs for one batch and the moments of the inputs of each layer of ``normalisations``.
-
-    Differentiable and fit for ``vmap``. A layer that runs more than once is refused: its statistics belong to no batch.
-    """
+    """Return a batch's outputs and the moments of the inputs of each layer of ``normalisations``; fit for ``vmap``."""
     seen: dict[str, Moments] = {}
 
     def note(name: str, entering: Tensor) -> None:
@@ -164,7 +147,9 @@ def run_watched(
                 f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has several sets "
                 "of statistics; give each place a layer of its own."
             )
-        seen[name] = moments_of(entering)
+        _check_several(entering)
+        over = _all_but_channels(entering)
+        seen[name] = Moments(entering.mean(over), entering.var(over))
 
     with _listening(module, note):
         return call(module, parameters, rows), seen
@@ -198,8 +183,7 @@ def advanced(
 ) -> dict[str, Tensor]:
     """Return the running statistics after one more batch, as PyTorch's layers would update them.
 
-    The number of batches before, besides those that the layers have counted, matters where a momentum is None. Running
-    statistics have any leading axes that ``moments`` have.
+    The number of batches before, besides those that the layers have counted, matters where a momentum is None.
     """
     after = dict(running)
     for name, layer in normalisations(module).items():
@@ -241,12 +225,7 @@ def from_running(
     """Return the moments of a batch that the running statistics before and after it reveal.
 
     One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) / momentum.
-    The momentum divides rounding errors too.
-
-    Args:
-        before, after: running statistics by name of the buffer, with the same leading axes.
-        batches: number of batches before this one, besides those that the layers have counted; matters where a momentum
-            is None.
+    The momentum divides rounding errors too. ``batches`` are those before this one, as for ``advanced``.
 
     Raises:
         BadInputError: statistics of a layer are missing, or its momentum is 0, so that they do not change.

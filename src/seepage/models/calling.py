@@ -58,12 +58,10 @@ def _layer_norm(
 
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-    """Return the module's outputs with other parameters and buffers, the module's own untouched.
+    """Return the module's outputs with other parameters and buffers; what is left out is the module's own.
 
-    ``torch.func.functional_call`` does the same except for a layer that occurs in several places: it removes the
-    layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name; what
-    is left out is the module's own. Attention and layer normalisation run by their formulas, to be differentiated any
-    number of times.
+    ``torch.func.functional_call`` does not restore the tensors of a layer that occurs in several places; here each
+    layer gets its tensors once. Attention and layer normalisation run by their formulas, to be differentiated again.
     """
     named = [*module.named_parameters(), *module.named_buffers()]
     replaced = {id(own): tensors[name] for name, own in named if name in tensors}
@@ -94,10 +92,7 @@ class Watched(NamedTuple):
 
 
 def watched(
-    module: nn.Module,
-    names: Iterable[str],
-    rows: Tensor,
-    replaced: Mapping[str, Tensor] | None = None,
+    module: nn.Module, names: Iterable[str], rows: Tensor, replaced: Mapping[str, Tensor] | None = None
 ) -> Watched:
     """Run a module and return inputs and outputs of some layers, which may return other tensors than their own."""
     layers: list[LayerRun] = []

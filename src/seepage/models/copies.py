@@ -14,10 +14,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def copied(module: M) -> M:
-    """Return a deep copy of a module, whose attributes that are computed in each run are not copied.
-
-    ``copy.deepcopy`` refuses a tensor that was computed, such as the weight that ``torch.nn.utils.weight_norm`` keeps.
-    """
+    """Return a deep copy of a module; ``copy.deepcopy`` refuses computed tensors, such as ``weight_norm`` keeps."""
     computed = [
         value
         for part in module.modules()

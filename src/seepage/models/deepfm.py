@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -61,12 +62,8 @@ class DeepFMServer(nn.Module):
     def __init__(self, widths: Sequence[int | None], dim: int, outputs: int, tower: Sequence[int], logit: bool) -> None:
         super().__init__()
         self.own = Fields(widths, dim, outputs)
-        layers: list[nn.Module] = []
-        inputs = dim * len(self.own.discrete) + len(self.own.dense)
-        for width in tower:
-            layers += [nn.Linear(inputs, width), nn.ReLU()]
-            inputs = width
-        self.tower = nn.Sequential(*layers)
+        sizes = pairwise((dim * len(self.own.discrete) + len(self.own.dense), *tower))
+        self.tower = nn.Sequential(*(layer for size in sizes for layer in (nn.Linear(*size), nn.ReLU())))
         self.logit = logit
         if not logit:
             # They receive no gradient.
@@ -80,10 +77,7 @@ class DeepFMServer(nn.Module):
 
 
 class Shared(NamedTuple):
-    """Terms of the client part that depend on one side alone, the record's cut or the candidate's cells.
-
-    Biases of the first layer are on the record's side, those of first-order terms on the candidate's.
-    """
+    """Terms of the client part that depend on the record's cut alone (with biases), or on the candidate's cells."""
 
     first: Tensor
     vectors: Tensor
@@ -95,8 +89,8 @@ class Shared(NamedTuple):
 class DeepFMClient(nn.Module):
     """The client's part: embeddings of its columns, second-order terms, hidden layers, output.
 
-    The cut is laid out as embeddings of ``fields`` columns, ``plain`` numbers and, with ``logit``, a first-order term
-    for each logit. Of several logits, each weighs the second-order terms by a vector of its own.
+    The cut is laid out as embeddings of ``fields`` columns, ``plain`` numbers and, with ``logit``, a first-order term a
+    logit. Of several logits, each weighs the second-order terms by a vector of its own.
     """
 
     def __init__(
@@ -114,13 +108,12 @@ class DeepFMClient(nn.Module):
         self.own = Fields(widths, dim, outputs)
         self.inputs = fields * dim + plain
         size = self.inputs + dim * len(self.own.discrete) + len(self.own.dense)
-        layers = []
+        self.hidden = nn.ModuleList()
         for width in hidden:
             layer = nn.Linear(size, width)
             nn.init.normal_(layer.weight, std=_STD)
-            layers.append(layer)
+            self.hidden.append(layer)
             size = width
-        self.hidden = nn.ModuleList(layers)
         self.out = nn.Linear(size, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.second_order = nn.Parameter(torch.ones(dim, outputs), requires_grad=outputs > 1)

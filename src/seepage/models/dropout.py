@@ -1,8 +1,4 @@
-"""Dropout in networks: where values are dropped in training, by masks in place of that, or not at all.
-
-A client draws masks and sends them to nobody. ``with_masks`` makes a network a function of its rows and its masks, so
-that a client's computation can be replayed and an attacker can seek masks as it seeks records.
-"""
+"""Dropout in networks: where values are dropped in training, masks in place of that for replays, or no dropout."""
 
 from __future__ import annotations
 
@@ -43,16 +39,14 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     """Return a copy of a module in which every rate of dropout is 0, and the places that had one.
 
     A rate is the argument of ``nn.Dropout`` and its kind, or a number between 0 and 1 in an attribute of any module
-    with "dropout" in its name. Functional dropout with a rate that is written into a forward method stays.
+    with "dropout" in its name.
     """
     copy = copied(module)
-    places = []
-    for name, part in copy.named_modules():
-        rates = _rates(part)
-        places += [place_of(name, part)] if rates else []
-        for rate in rates:
+    places = tuple(dropping(copy))
+    for part in copy.modules():
+        for rate in _rates(part):
             setattr(part, rate, 0.0)
-    return copy, tuple(places)
+    return copy, places
 
 
 @dataclass(frozen=True)
@@ -93,11 +87,10 @@ class Drops:
 
 
 def with_masks(module: nn.Module, width: int) -> nn.Module:
-    """Return a copy of a module that takes its dropout masks as further entries of each row.
+    """Return a copy of a module that takes its dropout masks as further entries of each row; without, it drops nothing.
 
-    Rows of ``width`` entries go through it without dropout, as in evaluation. Masks replace ``functional.dropout`` and
-    its callers, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; a module that calls none of
-    them is returned as it is. Parameters keep their names and values.
+    Masks replace ``functional.dropout`` and its callers, and the attention of ``nn.MultiheadAttention``; a module that
+    calls none of them is returned as it is.
     """
     if drops_of(module) is not None:
         return module

@@ -1,8 +1,4 @@
-"""Adapter for networks that take codes, through which attacks reach their embedding tables.
-
-Where the real network looks up a row, the adapter multiplies a one-hot vector with the table. Outputs and gradients are
-the real ones on valid rows, and differentiable between them.
-"""
+"""Adapter for networks that take codes: a one-hot vector times the table in place of each look-up, differentiable."""
 
 from __future__ import annotations
 
@@ -37,28 +33,13 @@ _RANDOM_ROWS = 32
 _SIGNATURE = inspect.signature(functional.embedding)
 
 
-def takes_codes(module: nn.Module) -> bool:
-    """Return whether a module's forward method takes codes rather than encoded rows, by the names of its arguments.
-
-    Codes are arguments called codes, categories, categorical, x_cat, x_categ, cat or cats. Two arguments are refused
-    where none, or not only the other, is known to be the codes.
-    """
-    return _roles(module) is not None
-
-
 class Embedded(nn.Module):
-    """A network of codes and numbers, as a network of seepage's encoded rows.
+    """A network of codes and numbers, as one of seepage's encoded rows; it is copied, parameters keep their names.
 
-    Args:
-        module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the schema's
-            categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in the
-            schema's order, see ``takes_codes``. The module is copied; parameters keep their names. Where the schema has
-            no columns of one kind, a module that does not take an empty tensor for them is given None.
-        statistics: moments that encoded rows are standardised with.
-
-    The adapter finds the look-ups by trial: it runs the module on rows that differ in one code each, and watches every
-    call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``). Offsets, shared and stacked tables
-    are followed; so is ``padding_idx``, whose row gets no gradient.
+    Its forward method takes ``codes`` (record, discrete column), int64, positions in the schema's categories, and
+    ``numbers`` (record, continuous column), standardised; or only codes. For columns that there are none of, it is
+    given an empty tensor or, where it does not take that, None. Look-ups are found by trial, on rows that differ in one
+    code each. Offsets, shared and stacked tables are followed; so is ``padding_idx``, whose row gets no gradient.
     """
 
     _inner: nn.Module
@@ -172,13 +153,16 @@ class Embedded(nn.Module):
 
 def adapted(module: nn.Module, schema: Schema, statistics: Statistics) -> nn.Module:
     """Return a module of encoded rows: the module itself, or an adapter where it takes codes."""
-    if isinstance(module, Embedded) or not takes_codes(module):
+    if isinstance(module, Embedded) or _roles(module) is None:
         return module
     return Embedded(module, schema, statistics)
 
 
 def _roles(module: nn.Module) -> tuple[str, ...] | None:
-    """Return the roles of the forward method's arguments, in order; None where it takes encoded rows."""
+    """Return the roles of the forward method's arguments by their names, in order; None where it takes encoded rows.
+
+    Two arguments are refused where none, or not only the other, is known to be the codes.
+    """
     try:
         parameters = list(inspect.signature(module.forward).parameters.values())
     except (TypeError, ValueError):
@@ -199,10 +183,7 @@ def _roles(module: nn.Module) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class _Call:
-    """One look-up, with records along ``axis`` of its index: for each entry of it, the column and each category's row.
-
-    Without a column, an entry always picks the same row.
-    """
+    """One look-up, with records along ``axis`` of its index: by entry, the column if any, and each category's row."""
 
     axis: int
     rest: tuple[int, ...]
@@ -359,10 +340,8 @@ def _entries(index: Tensor, longer: Tensor, starts: list[int], widths: list[int]
             raise _changing()
         return None
     by_record = index.movedim(grown[0], 0)
-    rest = tuple(by_record.shape[1:])
-    flat = by_record.reshape(rows, -1)
     entries: list[tuple[int | None, Tensor]] = []
-    for entry in flat.unbind(1):
+    for entry in by_record.reshape(rows, -1).unbind(1):
         picked = [entry[start : start + width] for start, width in zip(starts, widths, strict=True)]
         moved = [i for i, p in enumerate(picked) if bool((p != entry[0]).any())]
         if len(moved) > 1:
@@ -371,7 +350,7 @@ def _entries(index: Tensor, longer: Tensor, starts: list[int], widths: list[int]
                 f"the network looks up a row that depends on several columns at once ({names}); {_ADVICE}."
             )
         entries.append((moved[0], picked[moved[0]]) if moved else (None, entry[:1]))
-    return _Call(grown[0], rest, tuple(entries))
+    return _Call(grown[0], tuple(by_record.shape[1:]), tuple(entries))
 
 
 def _changing() -> BadInputError:

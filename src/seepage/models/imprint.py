@@ -47,16 +47,11 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
         return nn.Sequential(first, nn.ReLU(), second)
 
     crafted = "sends a network whose first layer it crafted so that records can be read off it (Robbing the Fed)"
-    model = Model(seeded(build, seed), head, "imprint", crafted)
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "imprint", crafted).check(schema)
 
 
 def measure(width: int) -> Float[Tensor, " encoded"]:
-    """Return a random direction from PyTorch's global generator, see ``models.model.seeded``.
-
-    Entries of standardised rows have variance 1, and so have products with it, about.
-    """
+    """Return a random direction, from PyTorch's global generator: standardised rows have about variance 1 along it."""
     return torch.randn(width) / math.sqrt(width)
 
 

@@ -12,13 +12,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.layout import PartLayout
-from seepage.models.vertical import Stack
+from seepage.models.vertical import PartLayout, Stack
 from seepage.pace import paced, rehearsal
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 
 InverseLoss = Literal["mse", "fields"]
+Inputs = Float[Tensor, "training row feature"]
+Rows = Float[Tensor, "training row encoded"]
+Chances = tuple[Float[Tensor, "training row _value"] | None, ...]
 
 # A network has failed if its loss on its own rows exceeds this multiple of the best constant's.
 _WORSE = 1.1
@@ -58,18 +60,16 @@ class Inverse:
     loss: InverseLoss
     failed: Bool[Tensor, " training"]
 
-    def outputs(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record encoded"]:
+    def outputs(self, inputs: Inputs) -> Rows:
         """Return encoded rows: numbers, and for each category a score (``mse``) or a logit (``fields``)."""
         with torch.no_grad():
             return self.networks((inputs - self.mean) / self.std)
 
-    def cells(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record column"]:
+    def cells(self, inputs: Inputs) -> Float[Tensor, "training row column"]:
         """Return the rows; NaN where the network failed."""
         return torch.where(self.failed[:, None, None], torch.nan, cells_of(self.encoder, self.outputs(inputs)))
 
-    def chances(
-        self, inputs: Float[Tensor, "training record feature"]
-    ) -> tuple[Float[Tensor, "training record _value"] | None, ...] | None:
+    def chances(self, inputs: Inputs) -> Chances | None:
         """Return the chance of each category of each column, None for numbers; None where trained by ``mse``."""
         return None if self.loss == "mse" else chances_of(self.encoder, self.outputs(inputs))
 
@@ -79,19 +79,14 @@ class Inverter:
     """Training of networks that reconstruct rows: Adam with a rate that falls to 0 along a cosine.
 
     UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted and
-    scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
+    scaled inputs, bounded gradients and restarts of networks that diverged are additions here. The loss is the squared
+    error of encoded rows (``mse``, the paper's), or the cross-entropy of each discrete column and the squared error of
+    each continuous one (``fields``). ``steps`` are the least, for tables of few rows.
 
-    Attributes:
-        loss: ``mse``: squared error of encoded rows, the paper's; ``fields``: cross-entropy of each discrete column,
-            squared error of each continuous one.
-        standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
-        steps: least number of steps, for tables of few rows.
-        layout: layout of the columns of a row, which then has its own network, with a layer more than ``hidden`` has;
-            None for tables.
-        converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
-            then its most, and it takes all of them for fewer than 150 rows, unless further rows judge it by 1,000
-            cells. The rate falls to 0 in cycles, each of twice the steps of the one before (Loshchilov and Hutter
-            2017), and each network is kept as it was after the cycle with the least loss.
+    With ``converge``, training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are then
+    its most, and it takes all of them for fewer than 150 rows, unless further rows judge it by 1,000 cells. The rate
+    falls to 0 in cycles, each of twice the steps of the one before (Loshchilov and Hutter 2017), and each network is
+    kept as it was after the cycle with the least loss.
     """
 
     hidden: tuple[int, ...] = (100, 300)
@@ -116,8 +111,8 @@ class Inverter:
 
     def fit(
         self,
-        inputs: Float[Tensor, "training row feature"],
-        encoded: Float[Tensor, "training row encoded"],
+        inputs: Inputs,
+        encoded: Rows,
         encoder: Encoder,
         seeds: Sequence[int],
         weights: Float[Tensor, "training row"] | None = None,
@@ -260,24 +255,19 @@ class _Converging:
 class Calibration:
     """Calibration of a network's answers on pairs that it was not trained on.
 
-    ``temperatures`` divide the scores of each discrete column so that their softmax fits best; ``radii`` are the errors
-    of each continuous column, in encoded units, that nine in ten stay below; NaN for others.
+    ``temperatures`` divide the scores of each discrete column; ``radii`` are the errors of each continuous one, in
+    encoded units, that nine in ten stay below; NaN for others.
     """
 
     temperatures: Float[Tensor, "training column"]
     radii: Float[Tensor, "training column"]
 
     @classmethod
-    def of(
-        cls,
-        encoder: Encoder,
-        outputs: Float[Tensor, "training row encoded"],
-        encoded: Float[Tensor, "training row encoded"],
-    ) -> Calibration:
+    def of(cls, encoder: Encoder, outputs: Rows, encoded: Rows) -> Calibration:
         """Measure the calibration on held-out pairs of answers and true rows.
 
-        Radii are those of split conformal prediction (Lei et al. 2018): they hold for nine in ten of any records that
-        are exchangeable with the held-out ones, or for fewer where fewer than ten were held out.
+        Radii are those of split conformal prediction (Lei et al. 2018), and of fewer than nine in ten where fewer than
+        ten were held out.
         """
         schema, rows = encoder.schema, outputs.shape[1]
         temperatures = torch.ones(len(outputs), len(schema.columns), dtype=outputs.dtype)
@@ -294,9 +284,7 @@ class Calibration:
                 radii[:, i] = errors.sort(1).values[:, rank - 1]
         return cls(temperatures, radii)
 
-    def chances(
-        self, encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
-    ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
+    def chances(self, encoder: Encoder, outputs: Rows) -> Chances:
         """Return the chance of each category, None for columns of numbers."""
         return chances_of(encoder, outputs / self.temperatures[:, None, encoder.groups.argmax(1)])
 
@@ -307,12 +295,7 @@ class Calibration:
         return self.radii.double() * torch.tensor(scale, dtype=torch.float64)
 
 
-def row_losses(
-    encoder: Encoder,
-    loss: InverseLoss,
-    outputs: Float[Tensor, "training row encoded"],
-    encoded: Float[Tensor, "training row encoded"],
-) -> Float[Tensor, "training row"]:
+def row_losses(encoder: Encoder, loss: InverseLoss, outputs: Rows, encoded: Rows) -> Float[Tensor, "training row"]:
     """Return each row's loss, mean over its encoded columns (``mse``) or over its columns (``fields``)."""
     if loss == "mse":
         return (outputs - encoded).square().mean(-1)
@@ -329,18 +312,16 @@ def row_losses(
 def cells_of(encoder: Encoder, outputs: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some column"]:
     """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded."""
     raw = encoder.destandardise(outputs.double())
-    cells = []
-    for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True):
-        if isinstance(column, Discrete):
-            cells.append(raw[..., block].argmax(-1).double())
-        else:
-            cells.append(raw[..., block.start].clamp(column.low, column.high))
+    cells = [
+        raw[..., block].argmax(-1).double()
+        if isinstance(column, Discrete)
+        else raw[..., block.start].clamp(column.low, column.high)
+        for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
+    ]
     return torch.stack(cells, dim=-1)
 
 
-def chances_of(
-    encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
-) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
+def chances_of(encoder: Encoder, outputs: Rows) -> Chances:
     """Return the chance of each category from logits, None for columns of numbers."""
     return tuple(
         outputs[..., block].double().softmax(-1) if isinstance(column, Discrete) else None
@@ -355,10 +336,7 @@ def _constant_loss(
     shares = torch.ones_like(encoded[..., 0]) if weights is None else weights
     mean = (encoded * shares[..., None]).sum(1, keepdim=True) / shares.sum(1)[:, None, None]
     if loss == "fields":
-        discrete = ~encoder.is_continuous
-        logits = mean.clone()
-        logits[..., discrete] = mean[..., discrete].clamp(min=torch.finfo(mean.dtype).tiny).log()
-        mean = logits
+        mean = torch.where(encoder.is_continuous, mean, mean.clamp(min=torch.finfo(mean.dtype).tiny).log())
     return (row_losses(encoder, loss, mean.expand_as(encoded), encoded) * shares).mean(1)
 
 

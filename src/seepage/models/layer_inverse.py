@@ -122,10 +122,7 @@ def cut_off(layers: Sequence[Layer]) -> bool:
 def inverted(
     layers: list[Layer], outputs: Float[Tensor, "record feature"], encoder: Encoder
 ) -> tuple[Float[Tensor, "record encoded"], Bool[Tensor, " record"]]:
-    """Return inputs that give the outputs, and for which records they are the only ones; no layer is an ``obstacle``.
-
-    A ReLU passes on positive numbers only: a record is determined where enough units of each layer are positive.
-    """
+    """Return inputs that give the outputs, and for which records they are the only ones; no layer is an obstacle."""
     values = outputs.double()
     mask = torch.ones_like(values, dtype=torch.bool)
     solved = torch.ones(len(values), dtype=torch.bool)

@@ -18,7 +18,7 @@ _PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.m
 class LinearCall(NamedTuple):
     """One application of a weight (unit, input), as a layer of units, to (record, input) or (record, position, input).
 
-    Units lie along the ``last`` axis of the output, or else along axis 1. The bias is None where the call adds none.
+    Units lie along the ``last`` axis of the output, or else along axis 1.
     """
 
     place: int
@@ -62,11 +62,6 @@ def linear_calls(
     ``matmul``, ``mm``, ``addmm``, an ``einsum`` that sums over the last axes of its row) and of ``conv1d`` without
     padding. ``places`` are indices, among all calls that could be such a map, of those to return; ``replaced`` are
     outputs in place of theirs; the run ends after those of ``until``, with the outputs of the last one.
-
-    Example:
-        >>> run = linear_calls(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), torch.ones(5, 2))
-        >>> [(call.place, tuple(call.entering.shape), tuple(call.weight.shape)) for call in run.calls]
-        [(0, (5, 2), (3, 2)), (1, (5, 3), (1, 3))]
     """
     watching = _WatchingCalls(places, replaced or {}, set(until))
     try:

@@ -41,7 +41,6 @@ def loki(
     Args:
         clients: number of clients whose messages will be aggregated, the protocol's.
         bins: number of neurons of the second layer, shared by all clients.
-        scale: factor of the first layer.
 
     Raises:
         BadInputError: a count is below 1, or the scale is not positive.
@@ -71,15 +70,12 @@ def loki(
         for name, versions in each.items():
             module.get_parameter(name).copy_(versions[0])
     crafted = "sends every client another network, crafted so that records can be read off their aggregate (LOKI)"
-    model = Model(module, head, "loki", crafted, each)
-    model.check(schema)
-    return model
+    return Model(module, head, "loki", crafted, each).check(schema)
 
 
 def _identities(width: int, clients: int, scale: float | int) -> dict[str, Tensor]:
     """Return the first layer of each client: a record and a one, in the client's own block."""
-    weight = torch.zeros(clients, clients, width + 1, width)
-    bias = torch.zeros(clients, clients, width + 1)
+    weight, bias = torch.zeros(clients, clients, width + 1, width), torch.zeros(clients, clients, width + 1)
     for client in range(clients):
         weight[client, client, :width] = scale * torch.eye(width)
         bias[client, client, width] = scale

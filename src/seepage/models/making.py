@@ -39,9 +39,8 @@ def make_model(
 ) -> tuple[Model, str | None]:
     """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
 
-    What was passed is copied, never moved; what takes codes is adapted, see ``models.embedding``; a model that was
-    passed keeps its head. A module of one output for a target of two classes gets ``sigmoid`` where no head is given,
-    and its logits are taken where what it returns are chances, as of a sigmoid.
+    What was passed is copied. A module of one output for two classes gets ``sigmoid`` where no head is given, and its
+    logits are taken where what it returns are chances.
     """
     digest = None
     if isinstance(model, str) and not is_own(model):

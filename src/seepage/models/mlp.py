@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -22,25 +23,18 @@ def mlp(
     bias: bool = True,
     slope: float | int = 0,
 ) -> Model:
-    """Return a fully connected ReLU network with PyTorch's default initialisation; linear without hidden ``widths``.
-
-    The activation is a leaky ReLU where its slope below 0, from 0 to below 1, is not 0.
-    """
+    """Return a fully connected ReLU network with PyTorch's default initialisation; a ``slope`` makes ReLUs leaky."""
     head = head or usual_head(schema)
     if not 0 <= slope < 1:
         raise BadInputError(f"the slope of a leaky ReLU is a number from 0 to below 1, got slope={slope!r}.")
 
     def build() -> nn.Module:
         layers: list[nn.Module] = []
-        inputs = schema.width
-        for width in widths:
+        for inputs, width in pairwise((schema.width, *widths, output_width(schema, head))):
             layers += [nn.Linear(inputs, width, bias=bias), nn.LeakyReLU(slope) if slope else nn.ReLU()]
-            inputs = width
-        return nn.Sequential(*layers, nn.Linear(inputs, output_width(schema, head), bias=bias))
+        return nn.Sequential(*layers[:-1])
 
-    model = Model(seeded(build, seed), head, name)
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, name).check(schema)
 
 
 @models.register("linear", "horizontal")

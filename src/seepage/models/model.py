@@ -88,10 +88,7 @@ class Model:
         return drops_of(self.module)
 
     def masked(self, width: int) -> Model:
-        """Return the model whose module takes masks of dropout behind the entries of each row, see ``with_masks``.
-
-        Refused is dropout of a tensor whose first axis is not that of the records.
-        """
+        """Return the model whose module takes masks of dropout behind the entries of each row, see ``with_masks``."""
         module = with_masks(self.module, width)
         return self if module is self.module else replace(self, module=module)
 
@@ -132,8 +129,8 @@ class Model:
     def _added(self, parameters: dict[str, Tensor], rows: Tensor) -> Tensor:
         return functional_call(self.module, parameters, (rows,), tie_weights=False).sum()
 
-    def check(self, schema: Schema) -> None:
-        """Refuse a model that does not fit a table: by its inputs, outputs or head, or that cannot be vectorised."""
+    def check(self, schema: Schema) -> Model:
+        """Return it; refuse a model that does not fit a table by inputs, outputs or head, or cannot be vectorised."""
         first = next(self.module.parameters())
         rows = torch.zeros(2, schema.width, device=first.device, dtype=first.dtype)
         try:
@@ -174,6 +171,7 @@ class Model:
                 f"model {self.name!r} is not tried: it cannot be run for several batches at once, as attacks do "
                 f"({why}); write its forward with tensor operations only, without branches on values."
             ) from error
+        return self
 
 
 def usual_head(schema: Schema) -> Head:

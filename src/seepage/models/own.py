@@ -51,13 +51,11 @@ class LoadedNetwork:
 def load_own(
     reference: str, schema: Schema, seed: int = 0, head: Head | None = None, options: Mapping[str, object] | None = None
 ) -> LoadedNetwork:
-    """Build the network that ``reference`` names.
+    """Build the network that ``reference`` names, a class or function that is defined there, not imported.
 
-    The factory is a class derived from ``nn.Module``, or a function that returns a module, defined in the module or
-    file that is named, not imported there. It receives, by name, what it has a parameter for, in other usual names too,
-    see ``SYNONYMS``; ``width``, that of rows, only where it has no default. Random numbers that PyTorch draws while it
-    runs follow from ``seed``. A module is searched for in the current directory first, then on Python's path; a file's
-    imports are searched for in its own folder.
+    It receives, by name, what it has a parameter for, in other usual names too, see ``SYNONYMS``; ``width``, that of
+    rows, only where it has no default. A module is searched for in the current directory first, then on Python's path;
+    a file's imports in its own folder.
     """
     head = head or usual_head(schema)
     offered: dict[str, object] = {

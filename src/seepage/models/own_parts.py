@@ -70,8 +70,7 @@ def own_whole(
 ) -> tuple[Copies, tuple[nn.Module, ...]]:
     """Return a user's own network of split learning in parts: those of a client with all columns, then further ones.
 
-    The client's first layers are behind a leading axis of one training. The last part returns ``ends`` entries, or
-    outputs.
+    The first has a leading axis of one training. The last returns ``ends`` entries, or outputs.
     """
     offered: dict[str, object] = {**_of_rows(schema), "cut": cut, "outputs": outputs, "seed": seed}
     network, reference = _network(factory, offered, seed, options), factory.reference
@@ -113,10 +112,7 @@ def own_whole(
 
 
 def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
-    """Return a sentence on the layers of a user's parts that behave differently in training; none if there are none.
-
-    Parts stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-    """
+    """Return a sentence on the layers of a user's parts that would behave differently in training; none without any."""
     single = {name: part.networks[0] if isinstance(part, Copies) else part for name, part in parts.items()}
     modules = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
     layers = [*dropping(modules), *normalising(modules)]

@@ -187,8 +187,8 @@ def shrunk(
 ) -> Shrunk:
     """Fit a multinomial logistic regression that starts from prior chances.
 
-    The penalty on coefficients is that with the largest likelihood of rows that are left out, in four folds. Where no
-    penalty adds to that likelihood by more than its standard error, the prior chances remain as they are.
+    The penalty is that with the largest likelihood of rows that are left out, in four folds. Where none adds to that by
+    more than its standard error, the prior chances remain as they are.
     """
     rows, values = before.shape
     nothing = Shrunk(Logistic.none(inputs.shape[1], values), before)

@@ -1,8 +1,4 @@
-"""Recurrent layers by their formula, so that they run for several batches at once and can be differentiated again.
-
-PyTorch's own kernels of ``nn.GRU``, ``nn.LSTM``, ``nn.RNN`` and their cells have neither. By formula they are products
-with their weights, which attacks see as they see those of ``nn.Linear``.
-"""
+"""Recurrent layers by their formula: PyTorch's own kernels neither run for several batches nor differentiate twice."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _Step = Callable[[Tensor, _State, Tensor, Tensor | None], _State]
 def by_formula(module: nn.Module) -> nn.Module:
     """Return the module, or a copy in which PyTorch's recurrent layers compute the same by their formula.
 
-    Layers with dropout between them, with projections, or with a forward method of their own stay as they are.
+    Layers with dropout between them, or with projections, stay as they are.
     """
     if not any(_form(part) is not None for part in module.modules()):
         return module

@@ -40,6 +40,4 @@ def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
             width += _UNITS
         return nn.Sequential(*blocks, nn.Linear(width, output_width(schema, head)))
 
-    model = Model(seeded(build, seed), head, "resnet_bn")
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "resnet_bn").check(schema)

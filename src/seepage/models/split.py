@@ -125,9 +125,7 @@ class SplitModel:
     def to(self, device: torch.device) -> SplitModel:
         """Return it on a device."""
         copied = self.copy()
-        copied.server.to(device)
-        copied.client.to(device)
-        return copied
+        return replace(copied, server=copied.server.to(device), client=copied.client.to(device))
 
     def with_client(self, client: nn.Module) -> SplitModel:
         """Return the model with another client part, such as one of an earlier round."""
@@ -178,12 +176,9 @@ class SplitModel:
         values = torch.arange(kind.width) if isinstance(kind, Discrete) else torch.linspace(0, 1, 5)
         if len(values) == 1:
             return True
+        position = torch.tensor([column], device=own.device)
         with torch.no_grad():
-            outputs = []
-            for value in values:
-                other = own.clone()
-                other[:, column] = value
-                outputs.append(self.client(cut, other))
+            outputs = [self.client(cut, own.index_fill(1, position, float(value))) for value in values]
         return any(not torch.equal(outputs[0], output) for output in outputs[1:])
 
 

@@ -25,10 +25,7 @@ _FORMS = "a state_dict(), a list of arrays with names=model.state_dict(), or the
 
 
 def as_state(state: object, what: str, names: Iterable[str] | None = None) -> dict[str, Tensor]:
-    """Return a state as tensors by name, on the CPU, without the prefix that wrappers put before all names.
-
-    A list of arrays needs their names in order, as iterating over a ``state_dict()`` gives them.
-    """
+    """Return a state as tensors by name, on the CPU, without wrappers' prefix; a list needs names in its order."""
     if isinstance(state, nn.Module):
         state = state.state_dict()
     if isinstance(state, str | Path):

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError
-from seepage.models.layout import PartLayout
 from seepage.models.split import SplitHead, check_head, label_chances, outputs_of, record_losses, usual_split_head
 from seepage.registry import models
 from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder, to_bounds
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete, Schema
+
+Features = Float[Tensor, "training record _feature"]
 
 
 class Stack(nn.Module):
@@ -81,6 +83,28 @@ class Summed(nn.Module):
         return rows.unflatten(-1, (-1, self.outputs)).sum(-2)
 
 
+@runtime_checkable
+class PartLayout(Protocol):
+    """Layout of a party's columns, as an attacker knows it: networks and rows for it, one a training."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of an inverse network, where an attack asks for none."""
+        ...
+
+    def bottom(self, seeds: Sequence[int]) -> nn.Module:
+        """Return bottom models as parties use them, from encoded rows to features."""
+        ...
+
+    def inverse(self, layers: int, seeds: Sequence[int]) -> nn.Module:
+        """Return networks from features to encoded rows."""
+        ...
+
+    def queries(self, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
+        """Return encoded rows that an attacker invents."""
+        ...
+
+
 @dataclass(frozen=True)
 class VerticalModel:
     """Bottom models, a top model and the partition of the columns.
@@ -128,15 +152,11 @@ class VerticalModel:
             for encoder, columns in zip(self.encoders, self.partition.columns, strict=True)
         )
 
-    def features(
-        self, encoded: Sequence[Float[Tensor, "training record _encoded"]]
-    ) -> tuple[Float[Tensor, "training record _feature"], ...]:
+    def features(self, encoded: Sequence[Float[Tensor, "training record _encoded"]]) -> tuple[Features, ...]:
         """Return the features that each party's bottom model computes from its inputs."""
         return tuple(bottom(rows) for bottom, rows in zip(self.bottoms, encoded, strict=True))
 
-    def outputs(
-        self, features: Sequence[Float[Tensor, "training record _feature"]]
-    ) -> Float[Tensor, "training record output"]:
+    def outputs(self, features: Sequence[Features]) -> Float[Tensor, "training record output"]:
         """Return the top model's outputs."""
         return self.top(torch.cat(list(features), dim=-1))
 

@@ -18,9 +18,8 @@ _ADVICE = "save them with safetensors.torch.save_file(model.state_dict(), FILE)"
 def load_weights(module: nn.Module, path: str | Path) -> None:
     """Copy the weights of a safetensors file into ``module``, all of them or none.
 
-    Every parameter and every buffer that ``module.state_dict()`` holds must be in the file, in its shape and in a
-    floating-point type that the module's type represents without rounding (so float16 and bfloat16 fit float32).
-    Tensors that share memory need to be there once.
+    The file has all of ``module.state_dict()``, in types that the module's represent without rounding. Tensors that
+    share memory need to be there once.
     """
     wanted = {n: t for n, t in module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
     what = f"the weights file {str(path)!r}"
@@ -40,10 +39,7 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
 
 
 def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str, advice: str) -> dict[str, Tensor]:
-    """Return tensors of given names and shapes, not all of which need to be in the file, and no others.
-
-    Names and shapes are checked in the file's header, before any tensor is read.
-    """
+    """Return those tensors of given names and shapes that a file holds, and no others; its header is checked first."""
     if not Path(path).is_file():
         raise BadInputError(f"{what} does not exist; {advice}.")
     try:

@@ -35,10 +35,7 @@ def within_chances(module: nn.Module, width: int) -> bool:
 
 
 def as_logits(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that returns logits instead of chances of a class; parameters keep their names.
-
-    Binary cross-entropy of the logits is that of the chances, so that gradients are those of ``nn.BCELoss``.
-    """
+    """Return a copy of a module that returns logits instead of chances, with the gradients of ``nn.BCELoss``."""
     return _wrapped(module, _LOGITS, _logits)
 
 
@@ -55,8 +52,7 @@ def is_its_layers(module: nn.Module) -> bool:
 def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
     """Return the module, or a copy that begins each run with the buffers that it holds, where runs change them.
 
-    So does spectral normalisation, which improves its vectors in each run of training. A client that computes one
-    gradient begins with the buffers that it was sent. Parameters and buffers keep their names and values.
+    So does spectral normalisation in each run of training; a client begins with the buffers that it was sent.
     """
     if _STATEFUL in vars(module) or next(module.buffers(), None) is None:
         return module

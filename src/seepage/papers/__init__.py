@@ -14,71 +14,37 @@ _EXACT = "For the tables of EXACT (Qiu et al., 2024)"
 _UIFV = "For the tables of UIFV (Yang et al., 2024)"
 _PROPERTY = "For the tables on dataset properties (Zhang, Tople and Ohrimenko, 2021)"
 
-registry.attacks.declare(
-    {
-        "grad_inversion": "seepage.papers.tableak.attacks.grad_inversion",
-        "tableak_no_pooling": "seepage.papers.tableak.attacks.ablations",
-        "tableak_no_softmax": "seepage.papers.tableak.attacks.ablations",
-    },
-    "horizontal",
-    _TABLEAK,
-)
-registry.models.declare({"cnn_bn": "seepage.papers.tableak.cnn"}, "horizontal", _TABLEAK)
+
+def _in(folder: str, **modules: str) -> dict[str, str]:
+    """Return the full names of the modules of parts."""
+    return {name: f"seepage.papers.{folder}.{module}" for name, module in modules.items()}
+
+
+_matching = _in("tableak.attacks", grad_inversion="grad_inversion")
+_matching |= _in("tableak.attacks", tableak_no_pooling="ablations", tableak_no_softmax="ablations")
+registry.attacks.declare(_matching, "horizontal", _TABLEAK)
+registry.models.declare(_in("tableak", cnn_bn="cnn"), "horizontal", _TABLEAK)
 registry.datasets.declare(
-    {
-        "health_heritage": "seepage.papers.tableak.health_heritage",
-        "lawschool": "seepage.papers.tableak.lawschool",
-        "synthetic_highdim": "seepage.papers.tableak.synthetic_highdim",
-    },
+    _in("tableak", health_heritage="health_heritage", lawschool="lawschool", synthetic_highdim="synthetic_highdim"),
     heading=_TABLEAK,
 )
 
 registry.datasets.declare(
-    {
-        "bank_full": "seepage.papers.exact.bank_full",
-        "taobao": "seepage.papers.exact.taobao",
-        "taobao_synthetic": "seepage.papers.exact.taobao_synthetic",
-    },
-    heading=_EXACT,
+    _in("exact", bank_full="bank_full", taobao="taobao", taobao_synthetic="taobao_synthetic"), heading=_EXACT
 )
 
-registry.attacks.declare({"sqr": "seepage.papers.uifv.attacks.sqr"}, "horizontal", _UIFV)
-registry.attacks.declare(
-    {
-        "bottom_dlg": "seepage.papers.uifv.attacks.gradients",
-        "bottom_loki": "seepage.papers.uifv.attacks.gradients",
-        "bottom_cpa": "seepage.papers.uifv.attacks.gradients",
-        "bottom_sqr": "seepage.papers.uifv.attacks.gradients",
-        "gia": "seepage.papers.uifv.attacks.white_box",
-        "grn": "seepage.papers.uifv.attacks.white_box",
-    },
-    "vertical",
-    _UIFV,
-)
-registry.defenses.declare(
-    {"pa_imfl": "seepage.papers.uifv.defenses", "vfldefender": "seepage.papers.uifv.defenses"}, "vertical", _UIFV
-)
-registry.models.declare({"gaussian": "seepage.papers.uifv.gaussian"}, "horizontal", _UIFV)
+registry.attacks.declare(_in("uifv.attacks", sqr="sqr"), "horizontal", _UIFV)
+_vertical = _in("uifv.attacks", **dict.fromkeys(("bottom_dlg", "bottom_loki", "bottom_cpa", "bottom_sqr"), "gradients"))
+registry.attacks.declare(_vertical | _in("uifv.attacks", gia="white_box", grn="white_box"), "vertical", _UIFV)
+registry.defenses.declare(_in("uifv", pa_imfl="defenses", vfldefender="defenses"), "vertical", _UIFV)
+registry.models.declare(_in("uifv", gaussian="gaussian"), "horizontal", _UIFV)
 registry.datasets.declare(
-    {
-        "bank_additional": "seepage.papers.uifv.bank_additional",
-        "cifar10": "seepage.papers.uifv.cifar10",
-        "credit": "seepage.papers.uifv.credit",
-    },
-    heading=_UIFV,
+    _in("uifv", bank_additional="bank_additional", cifar10="cifar10", credit="credit"), heading=_UIFV
 )
 
-registry.attacks.declare({"melis": "seepage.papers.property.attacks.melis"}, "pooled", _PROPERTY)
-registry.datasets.declare(
-    {"crime": "seepage.papers.property.crime", "health_years": "seepage.papers.property.health_years"},
-    heading=_PROPERTY,
-)
+registry.attacks.declare(_in("property.attacks", melis="melis"), "pooled", _PROPERTY)
+registry.datasets.declare(_in("property", crime="crime", health_years="health_years"), heading=_PROPERTY)
 registry.populations.declare(
-    {
-        "cora": "seepage.papers.property.graphs",
-        "amazon_products": "seepage.papers.property.graphs",
-        "clothing_reviews": "seepage.papers.property.reviews",
-        "yelp_health": "seepage.papers.property.reviews",
-    },
+    _in("property", cora="graphs", amazon_products="graphs", clothing_reviews="reviews", yelp_health="reviews"),
     heading=_PROPERTY,
 )

@@ -20,13 +20,9 @@ WIDE_PRINT, NONE_OF_OURS = "the print's own deviation is wider than the margin",
 
 
 class Cause(BaseModel):
-    """One cause and the cells that it is named for.
+    """One cause, by its code in ``docs/discrepancies.md``, and the cells that it is named for.
 
-    Attributes:
-        code: name in ``docs/discrepancies.md``.
-        tables: names of tables.
-        at: values on axes of the tables that a cell has, each one or a list; all cells if empty.
-        direction: side of the print on which ours lies; both if None.
+    Those lie in ``tables`` ``at`` values on axes, each one or a list, on one side of the print or, if None, on both.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,12 +42,7 @@ class Cause(BaseModel):
 
 
 class Causes(BaseModel):
-    """All causes.
-
-    Attributes:
-        names: short names by code.
-        cells: which cells each is named for; the first that fits a cell is the cell's.
-    """
+    """All causes, with short names by code; the first that fits a cell is the cell's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,12 +58,7 @@ def causes() -> Causes:
 
 
 def cause_of(table: PublishedTable, place: Place, difference: float, judgement: Judgement) -> str | None:
-    """Return the code of the cause why ours lies beyond the print's margin, or more than 20 points off.
-
-    Args:
-        difference: our mean less the printed one.
-        judgement: outcome of the cell.
-    """
+    """Return the code of the cause why ours lies beyond the print's margin, or more than 20 points off."""
     if judgement.direction is None and abs(difference) <= FAR:
         return None
     direction: Direction = "below" if difference < 0 else "above"

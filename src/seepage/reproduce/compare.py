@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import torch
 
@@ -25,18 +25,14 @@ class Compared:
     """One cell of a table: our figure, and the printed one where both are of the same thing; rates in [0, 1].
 
     Attributes:
-        place: its value on each axis of the table.
-        ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
-        ours_low, ours_high: 95% interval of our mean.
+        ours_std: unbiased standard deviation.
         published, published_std, published_n: the printed mean, its deviation and the number of units behind it; None
             where the table has no such figure, or has it of another attack than this run's.
         difference, low, high: our mean less the printed one, with its 95% interval.
         margin, agreement, direction, needed: see ``judge``; None where there is no printed figure.
-        basis: where the deviation of the print is from.
         cause: code of the cause why ours differs or lies more than 20 points off, see ``docs/discrepancies.md``.
         reason: why the cell is not judgeable.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
-        seconds_per_victim: time of the attack; None for what is no attack.
     """
 
     run: str
@@ -126,11 +122,7 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
 
 
 def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, ours: Estimate, rows: int) -> Compared:
-    """Return ``beside`` of a metric by what the table prints of it.
-
-    Only the run that is as the paper's stands beside the print. What is of something else, or no rate, has no margin
-    in points and cannot be judged.
-    """
+    """Return ``beside`` of what a table prints: only the run that is as the paper's stands beside the print."""
     printed = table.figure(place, reading.unit) if run == table.first else None
     number = reading.published or table.published_victims
     published = printed.as_share(number) if printed is not None and table.binomial else printed
@@ -160,17 +152,15 @@ def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, our
         difference=None if difference is None else difference.mean,
         low=None if difference is None else difference.low,
         high=None if difference is None else difference.high,
-        margin=judgement.margin,
-        agreement=judgement.agreement,
-        direction=judgement.direction,
+        **asdict(judgement),
         basis=None if published is None else published.basis if spread else "at its word",
-        needed=judgement.needed,
         cause=cause,
         reason=reason,
         rows=rows,
     )
 
 
+_VALUES = tuple(field.name for field in fields(Compared) if field.name not in ("run", "place"))
 # The columns of a comparison that follow from what was measured and what is printed.
 JUDGED = (
     *("published", "published_std", "published_n", "difference", "low", "high"),
@@ -179,12 +169,7 @@ JUDGED = (
 
 
 def judged_anew(table: PublishedTable, line: Mapping[str, str]) -> dict[str, str]:
-    """Return a line of a ``comparison.csv`` with the columns about the print made anew; what was measured stays.
-
-    Args:
-        table: the table that the line belongs to.
-        line: one line of the file, by column.
-    """
+    """Return a line of a table's ``comparison.csv`` with the columns about the print made anew; the rest stays."""
     place: Place = {axis: line[axis] for axis in table.axes}
     ours = Estimate(
         *(_float(line.get(name, "")) for name in ("ours", "ours_low", "ours_high")),
@@ -193,8 +178,7 @@ def judged_anew(table: PublishedTable, line: Mapping[str, str]) -> dict[str, str
     )
     cell = _beside(table, line["run"], place, table.reading(place), ours, 0)
     judged = {name: "" if (value := getattr(cell, name)) is None else str(_short(value)) for name in JUDGED}
-    columns = [*table.axes, *(field.name for field in fields(Compared) if field.name not in ("run", "place"))]
-    return {name: judged.get(name, line.get(name, "")) for name in ("run", *columns, "commit")}
+    return {name: judged.get(name, line.get(name, "")) for name in ("run", *table.axes, *_VALUES, "commit")}
 
 
 def _float(text: str) -> float | None:
@@ -202,19 +186,13 @@ def _float(text: str) -> float | None:
 
 
 def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:
-    """Return the comparison as CSV text: None is empty, numbers have six digits.
-
-    Args:
-        table: published table; each of its axes is a column.
-        cells: compared figures; each is a line.
-    """
-    values = [field.name for field in fields(Compared) if field.name not in ("run", "place")]
+    """Return the comparison as CSV text, a column each axis: None is empty, numbers have six digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", *table.axes, *values, "commit"])
+    writer.writerow(["run", *table.axes, *_VALUES, "commit"])
     for cell in cells:
         where = [cell.place.get(axis, "") for axis in table.axes]
-        writer.writerow([cell.run, *where, *(_short(getattr(cell, name)) for name in values), commit])
+        writer.writerow([cell.run, *where, *(_short(getattr(cell, name)) for name in _VALUES), commit])
     return text.getvalue()
 
 
@@ -224,12 +202,7 @@ def _short(value: object) -> object:
 
 @dataclass(frozen=True)
 class Gain:
-    """The gain of one run over another on the same victims.
-
-    Attributes:
-        place: its value on each axis of the table.
-        gain: mean of the paired difference over the victims that both have, with its interval.
-    """
+    """The gain of one run over another: mean of the paired difference over the victims that both have."""
 
     place: Place
     gain: Estimate

@@ -71,12 +71,7 @@ def _show_outcomes(console: Console, comparison: TableComparison) -> None:
 
 
 def varying(axes: Sequence[str], places: Sequence[Place]) -> tuple[list[str], Place]:
-    """Return the axes on which places differ, and the values of the other axes.
-
-    Example:
-        >>> varying(("dataset", "batch_size"), [{"dataset": "adult", "batch_size": n} for n in (1, 2)])
-        (['batch_size'], {'dataset': 'adult'})
-    """
+    """Return the axes on which places differ, and the values of the other axes."""
     differ = [axis for axis in axes if len({place.get(axis) for place in places}) > 1]
     return differ, {axis: places[0][axis] for axis in axes if axis not in differ and axis in places[0]}
 

@@ -29,11 +29,7 @@ FILE = "comparison.csv"
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected part of a table; an empty selection is the whole table.
-
-    Attributes:
-        runs: names of runs (``faithful``, ``default``).
-    """
+    """The selected part of a table, by names of runs such as ``faithful`` and the like; if empty, the whole table."""
 
     batch_sizes: Collection[int] = ()
     attacks: Collection[str] = ()
@@ -54,11 +50,9 @@ class Selection:
 
 @dataclass(frozen=True)
 class ChosenPart:
-    """The selected part of an audit.
+    """The selected part of an audit: points of the sweep, attacks, and the names that the comparison shows.
 
-    Attributes:
-        at: points of the sweep, without batch sizes where the setting sweeps over none; empty for nothing.
-        shown: names of attacks and baselines that the comparison shows; other baselines serve the lift.
+    Points have no batch sizes where the setting sweeps over none. Baselines that are not shown serve the lift.
     """
 
     audit: TableAudit
@@ -99,10 +93,9 @@ class ChosenPart:
         return chosen
 
     def counts(self, selection: Selection, place: Place, label: str, at: Configuration, all_there: bool) -> bool:
-        """Return whether the comparison shows a figure: selected ones, and not those measured only for a lift.
+        """Return whether the comparison shows a figure: selected ones, ``all_there`` also where not measured now.
 
-        Args:
-            all_there: whether figures count that this command does not measure.
+        Those that are measured only for a lift are not shown.
         """
         if self.has(at):
             if label in self.shown and selection.keeps({**self.audit.axes_of(at=at), **place}):
@@ -114,12 +107,7 @@ class ChosenPart:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """The comparison of a table with our results so far.
-
-    Attributes:
-        gains: each other run against the first one on the same units, where both have an attack at the same place.
-        rows: all results, see ``seepage.results.rows``.
-    """
+    """The comparison of a table with our results so far; ``gains`` are of each other run against the first one."""
 
     table: PublishedTable
     cells: list[Compared] = field(default_factory=list)

@@ -32,12 +32,7 @@ class _Data(BaseModel):
 
 
 class Reading(_Data):
-    """What a table prints of one metric of results.
-
-    Attributes:
-        unit: ``percent``, or ``plain`` for figures that are no rates.
-        published: number of units behind a published figure, the table's number if None.
-    """
+    """What a table prints of one metric of results; ``published`` units are behind a figure, the table's if None."""
 
     place: Place = Field(default_factory=dict)
     unit: Unit = "percent"
@@ -49,11 +44,9 @@ class PlannedAudit(_Data):
 
     Attributes:
         name: run that shows it, such as ``faithful``; empty where the table's ``parts`` tell.
-        spec: fields of the setting's spec besides those of the whole table.
         sweep: further fields by their values, or axes of the table by the values on them and the fields that each
             stands for; every combination is an audit.
         place: values on axes of the table that no field of the spec tells.
-        compared: what each attack or baseline is held against, besides those of the whole table.
         grid: attacks by options with a list of values each, and every combination a point. The paper's figure is that
             of the point that is best on the truth; see ``results.tuning``.
         task: arguments of ``Recipe``: how the task is trained, for tables that print its accuracy.
@@ -99,18 +92,13 @@ class PlannedAudit(_Data):
 
 
 class PublishedTable(_Data):
-    """A table of a paper: the audits to run, and the printed figures.
+    """A table of a paper: the audits to run, and the printed figures; CONTRIBUTING.md says how one is added.
 
     Attributes:
-        name: ``system/table``.
-        title, source: title of the table, and the publication that prints it.
         published_victims: number of units (victims, trainings) behind each published figure.
-        setting: name of the setting that all audits are of.
-        metrics: metrics of results, and where the table prints each; one where they differ in nothing else.
         axes: what tells figures apart, outermost first: fields of the spec, options of the protocol, ``rounds`` of
             training before, ``batch_size``, ``defense``, ``column`` (``label`` for the target), ``method`` (an attack
             or baseline), or any that audits, metrics or what attacks are compared with give values on.
-        spec: fields of the setting's spec that all audits share.
         parts: names of runs with the attacks and baselines, by their names in results, that each shows, where audits
             have no names; the first is held against the print.
         compared: what each attack or baseline is held against: a published method, or values on axes; its own name
@@ -118,16 +106,8 @@ class PublishedTable(_Data):
         once: attacks and baselines that the print has once for all defenses: shown under the first alone.
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
             for a figure whose values are not printed.
-        notes: what a reader of the comparison must know.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
         unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
-        binomial: whether printed figures are shares of ``published_victims`` targets, and so have the deviation of such
-            a share where none is printed.
-
-    Example:
-        >>> table = load_table("tableak/table17")
-        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
-        PublishedFigure(mean=0.793, std=0.045, basis='printed')
     """
 
     name: str
@@ -160,11 +140,7 @@ class PublishedTable(_Data):
         return self.audits[0].name or next(iter(self.parts))
 
     def figure(self, place: Place, unit: Unit = "percent") -> PublishedFigure | None:
-        """Return a published figure, None where the table has none.
-
-        Args:
-            unit: unit of the table's numbers there.
-        """
+        """Return a published figure, of numbers in a unit; None where the table has none."""
         printed: object = self.published
         for axis in self.axes:
             # Places that were read from a file have texts where a document has numbers.
@@ -189,14 +165,7 @@ class PublishedTable(_Data):
         )
 
     def planned(self, **fields: object) -> Iterator[TableAudit]:
-        """Return the audits with their specs.
-
-        Args:
-            fields: fields of the setting's spec that replace the table's, such as device or threads.
-
-        Raises:
-            BadInputError: a value cannot be used.
-        """
+        """Return the audits with their specs, whose fields, such as device or threads, may be replaced."""
         kind = setting(self.setting).spec
         for planned in self.audits:
             for swept in planned.swept():
@@ -235,9 +204,7 @@ class TableAudit:
     ) -> Place:
         """Return the values of a figure on all axes, including axes that the table does not have.
 
-        Args:
-            label: name of the attack or baseline in results.
-            column: name in results, ``label`` for the target.
+        Label and column are names in results; the column of the target is called ``label``.
         """
         table, planned, spec = self.table, self.planned, self.spec
         axes: dict[str, object] = {name: getattr(spec, name) for name in type(spec).model_fields}
@@ -254,11 +221,7 @@ class TableAudit:
         return {axis: value for axis, value in axes.items() if isinstance(value, Scalar)}
 
     def place(
-        self,
-        label: str | None = None,
-        metric: str | None = None,
-        at: Configuration | None = None,
-        column: str | None = None,
+        self, label: str, metric: str | None = None, at: Configuration | None = None, column: str | None = None
     ) -> Place:
         """Return the place of a figure in the table: its values on the axes of the table, see ``axes_of``."""
         axes = self.axes_of(label, metric, at, column)
@@ -291,11 +254,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load_table(name: str) -> PublishedTable:
-    """Return the table ``name``.
-
-    Raises:
-        BadInputError: there is none; the message names the nearest.
-    """
+    """Return the table ``name``."""
     if name not in names():
         raise unknown_name("table", name, names())
     file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}.yaml"

@@ -26,13 +26,7 @@ Direction = Literal["below", "above"]
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure that a paper prints; rates are in [0, 1].
-
-    Attributes:
-        mean: mean over the published units (victims, or trainings), or a figure that no single unit has.
-        std: population standard deviation over the units; None where the table prints none.
-        basis: where the deviation is from; without one the mean is taken at its word.
-    """
+    """One figure that a paper prints, in [0, 1] if a rate, with the population deviation over its units."""
 
     mean: float
     std: float | None
@@ -42,10 +36,6 @@ class PublishedFigure:
         """Return the figure with the binomial deviation of one target, where none is printed.
 
         Two successes and two failures are added (Agresti and Coull 1998), so that a share of 1 is not without doubt.
-
-        Example:
-            >>> round(PublishedFigure(mean=1.0, std=None).as_share(100).std, 3)
-            0.137
         """
         if self.std is not None:
             return self
@@ -55,11 +45,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean less the printed one.
-
-    Attributes:
-        low, high: its 95% interval (Welch), of ours alone where the print has no deviation; None where ours has none.
-    """
+    """Our mean less the printed one, with Welch's 95% interval; None where ours has no deviation."""
 
     mean: float
     low: float | None
@@ -68,16 +54,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcome of a rate beside a printed one.
+    """The outcome of a rate beside a printed one; None where nothing is printed.
 
-    Attributes:
-        agreement: ``agrees`` or ``differs`` beside a deviation of the print; ``shown within``, ``shown below`` or
-            ``shown above`` where the print is taken at its word; ``open`` where more of our units would tell;
-            ``not judgeable`` where no number of them would; None where nothing is printed.
-        margin: margin of the outcome; None where nothing can be judged.
-        direction: side of the print on which ours is shown to lie beyond the margin.
-        needed: least number of our units that would tell, by our deviation and the difference so far; None where the
-            outcome is not open, or the difference lies so near to the margin that ``MOST`` would not.
+    ``agrees`` or ``differs`` beside a deviation of the print; ``shown within``, ``shown below`` or ``shown above``
+    where the print is taken at its word; ``open`` where more of our units would tell, of which ``needed`` are the
+    least, if at most ``MOST``; ``not judgeable`` where no number of them would.
     """
 
     agreement: Agreement | None = None
@@ -87,15 +68,9 @@ class Judgement:
 
 
 def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Difference | None:
-    """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
+    """Return our mean less the printed one, with Welch's t interval; Student's where the print has no deviation.
 
-    Published standard deviations are population ones and are corrected to unbiased ones. A print without a deviation is
-    taken at its word: the interval is then Student's, of our mean.
-
-    Example:
-        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
-        >>> round(difference.low, 4), round(difference.high, 4)
-        (-0.0131, 0.0331)
+    Published standard deviations are population ones and are corrected to unbiased ones.
     """
     if ours.mean is None:
         return None
@@ -107,20 +82,10 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
 
 
 def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one.
+    """Return the margin within which a rate counts as the printed one; None where ours has no deviation.
 
-    It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
-    like means would be found to agree within it with a power of 0.8. Beside a print without a deviation it is the
-    coarse one.
-
-    Returns:
-        Margin; None where ours has no deviation.
-
-    Example:
-        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), PublishedFigure(mean=0.8, std=0.05), 50)
-        0.05
-        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), PublishedFigure(mean=0.8, std=0.001), 5)
-        0.02
+    It never depends on the difference: the finer margin is taken where two like means would be found to agree within
+    it with a power of 0.8, the coarse one beside a print without a deviation.
     """
     std = _deviation(ours)
     if std is None:
@@ -134,14 +99,6 @@ def judge(ours: Estimate, published: PublishedFigure, published_n: int) -> Judge
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: within where
     ``|d| + q se < D``, beyond where ``|d| - q se > D``, open otherwise. A print without a deviation has an error of 0.
     Nothing can be judged where the print's own error is so wide that like means would not be found within D.
-
-    Example:
-        >>> judge(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50).agreement
-        'agrees'
-        >>> judge(Estimate(0.60, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=None), 50)
-        Judgement(agreement='shown below', margin=0.05, direction='below', needed=None)
-        >>> judge(Estimate(0.80, None, None, 3, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
-        Judgement(agreement='open', margin=0.05, direction=None, needed=5)
     """
     std, margin = _deviation(ours), margin_of(ours, published, published_n)
     if ours.mean is None or std is None or margin is None:

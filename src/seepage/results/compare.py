@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
@@ -47,7 +47,9 @@ def _estimate(row: ResultRow) -> Estimate:
     return Estimate(row.mean, row.low, row.high, row.n, row.std)
 
 
-class _Lifts(BaseModel):
+class JudgedFigure(BaseModel, frozen=True):
+    """A figure that is judged in both runs; ``repeated`` numbers those that are otherwise alike."""
+
     attack: str
     batch_size: int | None
     defense: str
@@ -55,6 +57,18 @@ class _Lifts(BaseModel):
     column: str | None
     sample: int | None
     variant: str | None
+    repeated: int = 0
+
+    @property
+    def words(self) -> str:
+        """The figure in a sentence."""
+        what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
+        what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
+        at = "" if self.sample is None else f", repetition {self.sample + 1}"
+        return f"{label(self.model_dump())} on {what}{at}"
+
+
+class _Lifts(JudgedFigure, frozen=True):
     lifts: list[FiniteFloat]
 
 
@@ -80,27 +94,6 @@ class _Origin(BaseModel):
 _ORIGINS = TypeAdapter(list[_Origin]).validate_python
 
 
-class JudgedFigure(NamedTuple):
-    """A figure that is judged in both runs; ``repeated`` numbers those that are otherwise alike."""
-
-    attack: str
-    batch_size: int | None
-    defense: str
-    metric: str
-    column: str | None
-    sample: int | None
-    variant: str | None
-    repeated: int = 0
-
-    @property
-    def words(self) -> str:
-        """The figure in a sentence."""
-        what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
-        what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
-        at = "" if self.sample is None else f", repetition {self.sample + 1}"
-        return f"{label(self._asdict())} on {what}{at}"
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """Figures, provenance, lifts of units, and by defense the reasons why configurations are incomplete."""
@@ -116,8 +109,7 @@ class RunFolder:
 class Comparison:
     """Comparison of two runs: what differs in spec and provenance, each common figure, and what only one of them has.
 
-    A record holds ``a`` and ``b``, their difference with its interval, and whether it is clear: the interval leaves out
-    zero.
+    A difference is clear where its interval leaves out zero.
     """
 
     names: tuple[str, str]
@@ -142,11 +134,11 @@ def load_run(folder: Path) -> RunFolder:
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
     document = read_json(folder / RESULTS)
     stored = _checked(folder / RESULTS, _Stored.model_validate, document if isinstance(document, dict) else {})
-    seen: Counter[tuple[object, ...]] = Counter()
+    seen: Counter[JudgedFigure] = Counter()
     lifts: dict[JudgedFigure, list[float]] = {}
     for entry in stored.lifts:
-        figure = JudgedFigure(*(getattr(entry, name) for name in JudgedFigure._fields[:-1]))
-        lifts[figure._replace(repeated=seen[figure])] = entry.lifts
+        figure = JudgedFigure(**entry.model_dump(exclude={"lifts", "repeated"}))
+        lifts[figure.model_copy(update={"repeated": seen[figure]})] = entry.lifts
         seen[figure] += 1
     incomplete = {verdict.defense: verdict.incomplete for verdict in stored.verdicts if verdict.incomplete is not None}
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
@@ -241,11 +233,10 @@ def _judged(
 
 
 def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
-    """Compare the figures of two runs.
+    """Compare the figures of two runs, matched by all fields that take more than one value within a run.
 
-    Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
-    one value within a run. Differences are second less first, with Welch's interval, since results hold no single
-    victims; on the same victims it is usually too wide.
+    Differences are second less first, with Welch's interval, since results hold no single victims; on the same victims
+    it is usually too wide.
     """
     facts = [[_facts(figure) for figure in run.figures] for run in (first, second)]
     varying = [

@@ -256,10 +256,7 @@ def as_json(
 
 
 def as_csv(rows: Sequence[ResultRow]) -> str:
-    """Return rows as CSV text: None is empty, settings and knowledge are JSON.
-
-    Texts that a spreadsheet would take for formulas get an apostrophe in front.
-    """
+    """Return rows as CSV text: None is empty, settings are JSON, what a spreadsheet would run gets an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)

@@ -38,16 +38,8 @@ def swept(runs: Sequence[Run], attack: str) -> list[Run]:
 def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accuracy") -> tuple[Tuned, Tuned]:
     """Return the score on all other victims of the point chosen on pilot victims, and that of the oracle's choice.
 
-    Of equals the first is taken.
-
-    Args:
-        runs: the points: one attack with other options each, on the same victims at one batch size under one defense.
-        pilots: victims on which is chosen; they do not count.
-        metric: over all columns, the higher, the more leaks.
-
-    Raises:
-        BadInputError: there is no point, points differ in more than the attack or in their victims, a pilot is none
-            of them or no other is left, or the figure is missing.
+    Runs are the points: one attack with other options each, on the same victims at one batch size under one defense.
+    Pilots do not count. The metric is over all columns, the higher, the more leaks; of equals the first is taken.
     """
     if len({(run.configuration.batch_size, run.configuration.defense, run.units) for run in runs}) != 1:
         raise BadInputError(

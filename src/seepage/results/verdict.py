@@ -137,22 +137,15 @@ def graver(cells: Verdict, label: Verdict) -> Verdict:
     """Return the verdict on a configuration with two attacked secrets: that on the one with more shown leakage.
 
     Where one of them is incomplete or inconclusive, the other is a lower bound of the leakage.
-
-    Example:
-        >>> low, high = Verdict("none to low", 0.04, 0.01, 0.07), Verdict("high", 0.7, 0.6, 0.8)
-        >>> graver(low, high).tier, graver(Verdict(INCONCLUSIVE, None, 0.0, 0.6), high).tier
-        ('high', 'at least high')
     """
     less, more = sorted((cells, label), key=lambda each: (GRAVITY.index(each.gravest), each.closed or 0.0))
-    highs = (less.high, more.high)
+    high = None if less.high is None or more.high is None else max(less.high, more.high)
     tier = more.tier
     if less.tier in UNKNOWN and more.gravest in TIERS and not more.tier.startswith("at least"):
         lowest = more.tier.partition(" ")[0]
         tier = more.tier if lowest == "total" else less.tier if lowest in _MILD else f"at least {lowest}"
     because = more.because if tier == more.tier else less.because
-    return Verdict(
-        tier, more.closed, more.low, None if None in highs else max(h for h in highs if h is not None), because
-    )
+    return Verdict(tier, more.closed, more.low, high, because)
 
 
 def _between(lowest: Tier, highest: Tier) -> str:
@@ -167,10 +160,8 @@ def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:
 
 def first(findings: Sequence[Finding], row: ResultRow, wanted: Callable[[Finding], bool]) -> Finding | None:
     """Return the first wanted finding that concerns a row, None where there is none."""
-    concerning = (
-        finding for finding in findings if wanted(finding) and finding.concerns(row.batch_size, row.defense, row.attack)
-    )
-    return next(concerning, None)
+    here = (row.batch_size, row.defense, row.attack)
+    return next((finding for finding in findings if wanted(finding) and finding.concerns(*here)), None)
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:

@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError
-from seepage.models.layout import PartLayout
-from seepage.models.vertical import ActiveModel
+from seepage.models.vertical import ActiveModel, PartLayout
 from seepage.registry import Need
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal

@@ -16,7 +16,7 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
-from seepage.papers.tableak.attacks.priors import BatchStatistics, Squares
+from seepage.papers.tableak.attacks.grad_inversion import BatchStatistics, Squares
 from seepage.protocols.fedsgd import FedSGD
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec

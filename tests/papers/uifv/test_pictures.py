@@ -7,7 +7,7 @@ import torch
 
 from seepage.errors import BadInputError
 from seepage.models.vertical import vertical_mlp
-from seepage.papers.uifv.pictures import measure_images, picture
+from seepage.papers.uifv.layout import measure_images, picture
 from seepage.tabular.partition import Partition
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureView

@@ -22,7 +22,7 @@ from seepage.assessment import interval
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
-from seepage.datasets.planted import distinct, twins, uniform
+from seepage.datasets.planted import distinct
 from seepage.results.checks.every import CHECKS, run_checks
 from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
 from seepage.results.checks.finding import SEVERITIES, Finding, Where, explanation
@@ -41,6 +41,7 @@ from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import Knowledge
+from tests.tables import twins, uniform
 
 SPEC: dict[str, Any] = {"dataset": "german", "model": "nn1", "batch_sizes": 8, "attacks": "tableak", "victims": 10}
 

@@ -16,8 +16,7 @@ from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
-from seepage.models.layout import PartLayout
-from seepage.models.vertical import encoder_of
+from seepage.models.vertical import PartLayout, encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView

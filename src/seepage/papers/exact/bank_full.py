@@ -1,12 +1,17 @@
-"""Bank Marketing, the first version: phone calls of a Portuguese bank to sell a term deposit."""
+"""Bank Marketing, the first version: phone calls of a Portuguese bank to sell a term deposit; and the common loader."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import pandas as pd
+
 from seepage.datasets.about import DatasetCard, File, dataset
-from seepage.datasets.dataset import Dataset
-from seepage.papers.exact.bank import load_bank
+from seepage.datasets.dataset import Dataset, in_order, measured, split
+from seepage.datasets.files import obtain
+from seepage.tabular.schema import Column, Discrete, Schema
+from seepage.tabular.table import Table
 
 FILE = "bank-full.csv"
 CARD = DatasetCard(
@@ -29,20 +34,12 @@ CARD = DatasetCard(
 )
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# fmt: off
 JOBS = (
-    "admin.",
-    "unknown",
-    "unemployed",
-    "management",
-    "housemaid",
-    "entrepreneur",
-    "student",
-    "blue-collar",
-    "self-employed",
-    "retired",
-    "technician",
-    "services",
+    "admin.", "unknown", "unemployed", "management", "housemaid", "entrepreneur", "student", "blue-collar",
+    "self-employed", "retired", "technician", "services",
 )
+# fmt: on
 # In the published order of columns.
 COLUMNS: dict[str, tuple[str, ...] | str | None] = {
     "age": "years",
@@ -69,13 +66,39 @@ SENSITIVE = {"age", "job", "marital", "default", "balance", "housing", "loan"}
 def bank_full(folder: str | Path | None = None, test_share: float = 0.2, seed: int = 42) -> Dataset:
     """Bank telemarketing (UCI Bank Marketing, bank-full.csv), the version that EXACT uses.
 
-    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled. Arguments and errors are
+    those of :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
     """
     return load_bank(CARD, COLUMNS, SENSITIVE, folder=folder, test_share=test_share, seed=seed)
+
+
+def load_bank(
+    card: DatasetCard,
+    columns: Mapping[str, tuple[str, ...] | str | None],
+    sensitive: Collection[str],
+    fractional: Collection[str] = (),
+    *,
+    folder: str | Path | None,
+    test_share: float,
+    seed: int,
+) -> Dataset:
+    """Read one of the versions: ``columns`` has the categories of each column, or the unit of its numbers.
+
+    Columns are in the published order, ``fractional`` names those of numbers that are not whole.
+    """
+    [file] = card.files
+    raw = obtain(card, folder).parse(file.name, lambda content: pd.read_csv(content, sep=";", keep_default_na=False))
+    frame = in_order(raw, [*columns, card.target], file.name)
+
+    def column(name: str) -> Column:
+        domain = columns[name]
+        if isinstance(domain, tuple):
+            return Discrete(name=name, categories=domain, sensitive=name in sensitive)
+        return measured(frame[name], integer=name not in fractional, unit=domain, sensitive=name in sensitive)
+
+    schema = Schema(
+        columns=tuple(column(name) for name in columns),
+        target=Discrete(name=card.target, categories=("no", "yes"), sensitive=True),
+    )
+    train, test = split(Table(schema, frame), test_share, seed)
+    return Dataset(card.name, train, test, (), card.source, card.licence)

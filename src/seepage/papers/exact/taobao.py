@@ -69,14 +69,11 @@ def taobao(
     of another publication is read (``alimama_sampled_train.txt``), whose missing purchase levels are 0.
 
     Args:
-        folder: folder with the files, see :func:`seepage.datasets.files.obtain`.
+        folder: folder with the files, see :func:`seepage.datasets.files.obtain`, whose errors this raises, too.
         rows: number of rows, drawn at random; all of them if None.
         missing: treatment of rows without a purchase level: ``drop`` them, or make it a ``category``.
         cms_group: whether the users' micro group, which follows from sex and age, is among the columns.
         test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: a file is missing or another one, an argument is out of range, or the share leaves no row.
     """
     check_choice("missing:", missing, Missing)
     if rows is not None:

@@ -43,14 +43,7 @@ def taobao_synthetic(rows: int = _ROWS, cms_group: bool = True, test_share: floa
     a prediction from advertisements is better than chance. Clicks depend on both weakly, as in the original, where
     networks reach an AUC of about 0.66.
 
-    Args:
-        rows: number of rows of the log.
-        cms_group: whether the users' micro group, which follows from sex and age, is among the columns.
-        test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: seed of the log and the split.
-
-    Raises:
-        BadInputError: fewer than 100 rows, or the share leaves no row.
+    There are at least 100 rows; other arguments are as for ``taobao``, the seed is that of the log and the split.
 
     Example:
         >>> data = taobao_synthetic(rows=2_000)
@@ -84,21 +77,13 @@ def taobao_synthetic(rows: int = _ROWS, cms_group: bool = True, test_share: floa
     score += 0.3 * generator.normal(size=int(brand.max()) + 1)[brand[ad]]
     noisy = score + generator.logistic(size=rows)
     clk = (noisy > np.quantile(noisy, 1 - _CLICKS)).astype(int)
+    of_ads = {"cate": cate, "campaign": campaign, "customer": customer, "brand": brand, "price": price}
+    of_users = {"cms_group": group, "age": age, "pvalue": pvalue, "shopping": shopping, "occupation": occupation}
     frame = pd.DataFrame(
         {
-            "pid": generator.integers(0, 2, rows),
-            "adgroup": ad,
-            "cate": cate[ad],
-            "campaign": campaign[ad],
-            "customer": customer[ad],
-            "brand": brand[ad],
-            "price": price[ad],
-            "cms_group": group[shown],
-            "age": age[shown],
-            "pvalue": pvalue[shown],
-            "shopping": shopping[shown],
-            "occupation": occupation[shown],
-            "clk": clk,
+            **{"pid": generator.integers(0, 2, rows), "adgroup": ad, "clk": clk},
+            **{name: values[ad] for name, values in of_ads.items()},
+            **{name: values[shown] for name, values in of_users.items()},
         }
     )
     notes = (f"generated with seed {seed}: not Taobao's log",)

@@ -62,16 +62,8 @@ COLUMNS = (
 IDENTIFIERS = COLUMNS[:5]
 TARGET = COLUMNS[-1]
 SENSITIVE = {
-    "racepctblack",
-    "racePctWhite",
-    "racePctAsian",
-    "racePctHisp",
-    "medIncome",
-    "TotalPctDiv",
-    "PctPopUnderPov",
-    "PctUnemployed",
-    "PctIlleg",
-    "PctForeignBorn",
+    *("racepctblack", "racePctWhite", "racePctAsian", "racePctHisp", "medIncome"),
+    *("TotalPctDiv", "PctPopUnderPov", "PctUnemployed", "PctIlleg", "PctForeignBorn"),
 }
 CLASSES = ("<0.15", "0.15-0.5", ">0.5")
 
@@ -81,17 +73,15 @@ def crime(folder: str | Path | None = None, target: str = "class", test_share: f
     """Census figures of 1,994 communities and their violent crime (UCI Communities and Crime).
 
     The 100 figures that (nearly) every community has, each scaled to [0, 1] by the publisher; the 22
-    of the police survey that 84% of the communities lack and the five identifiers are left out.
+    of the police survey that 84% of the communities lack and the five identifiers are left out. Other
+    arguments and errors are those of :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
 
     Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
         target: ``class`` for three classes of the violent crime rate (below 0.15, up to 0.5, above), as in the work on
             property inference, ``rate`` for the rate itself.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
-        BadInputError: the file is missing, damaged or another one, ``target`` is neither, or the
-            share leaves no row.
+        BadInputError: ``target`` is neither.
     """
     if target not in ("class", "rate"):
         raise BadInputError(f"target must be 'class' (three classes) or 'rate' (a number), got {target!r}.")

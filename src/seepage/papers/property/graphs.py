@@ -13,9 +13,8 @@ import torch
 from scipy import sparse
 
 from seepage import registry
-from seepage.datasets.about import DatasetCard, File
+from seepage.datasets.about import DatasetCard, File, path_of
 from seepage.datasets.files import obtain
-from seepage.datasets.places import path_of
 from seepage.datasets.population import Nodes
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph
@@ -53,28 +52,15 @@ def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
     """Papers that cite each other: the field of each; the secret is the share of papers with a certain word.
 
     It replaces Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
-    numbers (``word 1177``); models do not see the word itself unless it is kept.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-        classes: number of classes into which the seven fields are grouped, evenly.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one, or the number of classes is impossible.
+    numbers (``word 1177``); models do not see the word itself unless it is kept. The seven fields are grouped evenly
+    into ``classes``; for the folder and errors see :func:`seepage.datasets.files.obtain`.
     """
     check_count("classes", classes)
-    names = (
-        "adj_indices",
-        "adj_indptr",
-        "adj_shape",
-        "attr_data",
-        "attr_indices",
-        "attr_indptr",
-        "attr_shape",
-        "labels",
-    )
-    obtained = obtain(CORA, folder)
-    place = path_of(CORA.files[0], Path(obtained.where))
+    names = [
+        *("adj_indices", "adj_indptr", "adj_shape", "labels"),
+        *("attr_data", "attr_indices", "attr_indptr", "attr_shape"),
+    ]
+    place = path_of(CORA.files[0], Path(obtain(CORA, folder).where))
     try:
         with np.load(str(place), allow_pickle=False) as arrays:
             arrays = {name: arrays[name] for name in names}
@@ -115,14 +101,11 @@ def amazon_products(
     logarithms of the number of reviews and of the sales rank.
 
     Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`, whose errors this raises, too.
         classes: number of classes of average ratings from 0 to 5: above 3 or not, whole numbers, or halves.
         products: number of products drawn from those with a title, a rank and a review.
         words: number of title words that are used as features.
         seed: seed of the draw.
-
-    Raises:
-        BadInputError: the file is missing or is not in that format, or the number of classes is impossible.
     """
     if classes not in _SCORES:
         raise BadInputError(f"scores make 2, 6 or 11 classes; got classes={classes!r}.")

@@ -46,13 +46,7 @@ def health_years(folder: str | Path | None = None) -> Dataset:
     Zhang, Tople and Ohrimenko (2021) use the 139 columns of the competition's winners. The copy that is read here
     lacks the days in hospital, which are their label. A Charlson index above 0 takes their place, and the columns it
     is computed from are left out. Sex and age are a column each. Figures on this table are comparable with the
-    published ones, but not on the same data.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one.
+    published ones, but not on the same data. Argument and errors are those of :func:`seepage.datasets.files.obtain`.
     """
     raw = obtain(CARD, folder).parse(COPY, pd.read_csv)
     coded = [*(f"age_{age}" for age in AGES), "age_MISS", "sexMALE", "sexFEMALE", "sexMISS"]

@@ -51,14 +51,8 @@ def clothing_reviews(folder: str | Path | None = None, length: int = 40, least: 
     """Reviews of women's clothes: whether the rating is above 3; the secret is the share of a department.
 
     They replace Yelp's reviews of doctors, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the departments
-    (``Dresses``, ``Tops``, ...).
-
-    Args:
-        folder: folder with the file, and GloVe's, see :func:`seepage.datasets.words.numbered`.
-        length, least: arguments of :func:`seepage.datasets.words.numbered`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one.
+    (``Dresses``, ``Tops``, ...). The folder holds the file, and GloVe's, see :func:`seepage.datasets.words.numbered`,
+    which takes the other arguments.
     """
 
     def read(file: io.BytesIO) -> pd.DataFrame:
@@ -88,16 +82,9 @@ def yelp_health(
 ) -> Texts:
     """Reviews of two specialties in the files of the Yelp Open Dataset: whether the rating is above 3.
 
-    As in Zhang, Tople and Ohrimenko (2021), the secret is the share of reviews of the first specialty, which names the
-    attribute. Businesses with both categories are left out.
-
-    Args:
-        folder: folder with both files, and GloVe's, see :func:`seepage.datasets.words.numbered`.
-        first, second: categories of businesses.
-        length, least: arguments of :func:`seepage.datasets.words.numbered`.
-
-    Raises:
-        BadInputError: a file is missing or is not in Yelp's format, or no business has one of the categories.
+    As in Zhang, Tople and Ohrimenko (2021), the secret is the share of reviews of the first specialty, a category of
+    businesses, which names the attribute. Businesses with both categories are left out. The folder holds both files,
+    and GloVe's, see :func:`seepage.datasets.words.numbered`, which takes ``length`` and ``least``.
     """
     files = obtain(YELP, folder)
     of: dict[str, bool] = {}

@@ -18,22 +18,8 @@ _CHANNELS, _KERNEL, _UNITS = 16, 3, 100
 def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Convolution of 16 channels over the encoded columns, batch normalisation, two hidden layers of 100 ReLU units.
 
-    The kernel spans three columns; there is no padding and no bias, which the normalisation would undo.
-
-    Args:
-        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
-        seed: seed of the initialisation, PyTorch's default.
-        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
-
-    Raises:
-        BadInputError: the schema encodes to fewer than three columns, or the head does not fit the target.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous, Discrete
-        >>> job = Discrete(name="job", categories=("cook", "nurse", "never"))
-        >>> schema = Schema(columns=(job,), target=Discrete(name="ill", categories=("no", "yes")))
-        >>> [tuple(p.shape) for p in cnn_bn(schema).parameters.values()][:4]
-        [(16, 1, 3), (16,), (16,), (100, 16)]
+    The kernel spans three columns, which the schema has to encode to at least; there is no padding and no bias, which
+    the normalisation would undo.
     """
     head = head or usual_head(schema)
     positions = schema.width - _KERNEL + 1
@@ -57,6 +43,4 @@ def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
             nn.Linear(_UNITS, output_width(schema, head)),
         )
 
-    model = Model(seeded(build, seed), head, "cnn_bn")
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "cnn_bn").check(schema)

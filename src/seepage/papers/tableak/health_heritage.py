@@ -45,39 +45,19 @@ CONDITIONS = (
     "PRGNCY", "?", "RENAL1", "RENAL2", "RENAL3", "RESPR4", "ROAMI", "SEIZURE", "SEPSIS", "SKNAUT", "STROKE", "TRAUMA",
     "UTI",
 )
-# fmt: on
 SPECIALTIES = (
-    "Anesthesiology",
-    "Diagnostic Imaging",
-    "Emergency",
-    "General Practice",
-    "Internal",
-    "Laboratory",
-    "Obstetrics and Gynecology",
-    "Other",
-    "Pathology",
-    "Pediatrics",
-    "Rehabilitation",
-    "?",
-    "Surgery",
+    "Anesthesiology", "Diagnostic Imaging", "Emergency", "General Practice", "Internal", "Laboratory",
+    "Obstetrics and Gynecology", "Other", "Pathology", "Pediatrics", "Rehabilitation", "?", "Surgery",
 )
-# fmt: off
 PROCEDURES = (
     "ANES", "EM", "MED", "PL", "?", "RAD", "SAS", "SCS", "SDS", "SEOA", "SGS", "SIS", "SMCD", "SMS", "SNS", "SO",
     "SRS", "SUS",
 )
-# fmt: on
 PLACES = (
-    "Ambulance",
-    "Home",
-    "Independent Lab",
-    "Inpatient Hospital",
-    "Office",
-    "Other",
-    "Outpatient Hospital",
-    "?",
+    "Ambulance", "Home", "Independent Lab", "Inpatient Hospital", "Office", "Other", "Outpatient Hospital", "?",
     "Urgent Care",
 )
+# fmt: on
 AGES = ("0-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70-79", "80+", "?")
 OF_CLAIMS = {
     "PrimaryConditionGroup": CONDITIONS,
@@ -98,34 +78,16 @@ NUMBERED = {
         "PERINTL", "PNCRDZ", "RENAL1", "SEPSIS",
     ),
     "sp": (
-        "Internal",
-        "Laboratory",
-        "General Practice",
-        "Surgery",
-        "Diagnostic Imaging",
-        "Emergency",
-        "Other",
-        "Pediatrics",
-        "Rehabilitation",
-        "Obstetrics and Gynecology",
-        "Anesthesiology",
-        "Pathology",
-        "?",
+        "Internal", "Laboratory", "General Practice", "Surgery", "Diagnostic Imaging", "Emergency", "Other",
+        "Pediatrics", "Rehabilitation", "Obstetrics and Gynecology", "Anesthesiology", "Pathology", "?",
     ),
     "pg": (
         "EM", "PL", "MED", "SCS", "RAD", "SDS", "SIS", "SMS", "ANES", "SGS", "SEOA", "SRS", "SNS", "SAS", "SUS", "?",
         "SMCD", "SO",
     ),
     "ps": (
-        "Office",
-        "Independent Lab",
-        "Urgent Care",
-        "Outpatient Hospital",
-        "Inpatient Hospital",
-        "Ambulance",
-        "Other",
-        "Home",
-        "?",
+        "Office", "Independent Lab", "Urgent Care", "Outpatient Hospital", "Inpatient Hospital", "Ambulance", "Other",
+        "Home", "?",
     ),
 }
 # fmt: on
@@ -153,14 +115,8 @@ def health_heritage(folder: str | Path | None = None, test_share: float = 0.2, s
     specialty, procedure and place of its claims; the target's code 1 is a maximal Charlson index
     above 0. Read from the four tables of the original release 3, or from a copy that is already
     aggregated by member and year. Rows come in the order of member and year, which the published
-    code does not settle, so its 80/20 split is met in size only.
-
-    Args:
-        folder: folder with the files, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: a file is missing, damaged or another one, or the share leaves no row.
+    code does not settle, so its 80/20 split is met in size only. Arguments and errors are those of
+    :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
     """
     files = obtain(CARD, folder)
     frame = _from_copy(files) if files.copy else _from_tables(files)

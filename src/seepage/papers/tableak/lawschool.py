@@ -26,32 +26,14 @@ CARD = DatasetCard(
     copies=(File("lawschs1_1_first65535.csv"), File("lawschs1_1.csv")),
 )
 
+# fmt: off
 COLLEGES = (
-    "Arizona",
-    "Arizona State",
-    "Baltimore",
-    "Buffalo",
-    "Cincinnati",
-    "Cleveland State",
-    "George Mason",
-    "Hawaii",
-    "Houston",
-    "Idaho",
-    "Louisiana State",
-    "Michigan",
-    "Minnesota",
-    "Missouri at Columbia",
-    "Missouri at Kansas City",
-    "Nevada Las Vegas",
-    "North Carolina",
-    "Northern Illinois",
-    "Ohio State",
-    "Virginia",
-    "Washington",
-    "West Virginia",
-    "William and Mary",
-    "Wyoming",
+    "Arizona", "Arizona State", "Baltimore", "Buffalo", "Cincinnati", "Cleveland State", "George Mason", "Hawaii",
+    "Houston", "Idaho", "Louisiana State", "Michigan", "Minnesota", "Missouri at Columbia", "Missouri at Kansas City",
+    "Nevada Las Vegas", "North Carolina", "Northern Illinois", "Ohio State", "Virginia", "Washington", "West Virginia",
+    "William and Mary", "Wyoming",
 )
+# fmt: on
 COLUMNS = ("lsat", "gpa", "race", "resident", "college", "year", "gender", "admit")
 
 
@@ -61,14 +43,8 @@ def lawschool(folder: str | Path | None = None, test_share: float = 0.2, seed: i
 
     TabLeak's seven columns, its cleaning (rows with a missing or empty cell are dropped) and its
     shuffled 80/20 split. Scores are not rounded, as in its official code. Read from the original
-    ``lawschs1_1.dta``, or from a CSV copy of it, of which the known one is partial.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    ``lawschs1_1.dta``, or from a CSV copy of it, of which the known one is partial. Arguments and errors
+    are those of :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
     """
     files = obtain(CARD, folder)
     name = next(iter(files.contents))

@@ -29,15 +29,8 @@ def synthetic_highdim(rows: int = 10_000, test_share: float = 0.2, seed: int = 0
 
     TabLeak appendix C.5, drawn as in its appendix E.1 (see ``synthetic``). Its 1231 encoded columns
     cannot come from the 2 to 6 categories of E.1 (at most 875), so the sizes of the domains are
-    uniform on 2 to 16 and then adjusted one by one, in random order, until they sum to 1106.
-
-    Args:
-        rows: number of rows.
-        test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: seed of the distribution, the rows and the split.
-
-    Raises:
-        BadInputError: too few rows, or the share leaves none.
+    uniform on 2 to 16 and then adjusted one by one, in random order, until they sum to 1106. The seed
+    is that of distribution, rows and split; errors are those of ``synthetic``.
 
     Example:
         >>> synthetic_highdim(rows=20).schema.width

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset
-from seepage.papers.exact.bank import load_bank
+from seepage.papers.exact.bank_full import MONTHS, load_bank
 
 FILE = "bank-additional-full.csv"
 CARD = DatasetCard(
@@ -28,31 +28,16 @@ CARD = DatasetCard(
     ),
 )
 
+# fmt: off
 JOBS = (
-    "admin.",
-    "blue-collar",
-    "entrepreneur",
-    "housemaid",
-    "management",
-    "retired",
-    "self-employed",
-    "services",
-    "student",
-    "technician",
-    "unemployed",
-    "unknown",
+    "admin.", "blue-collar", "entrepreneur", "housemaid", "management", "retired", "self-employed", "services",
+    "student", "technician", "unemployed", "unknown",
 )
 EDUCATION = (
-    "basic.4y",
-    "basic.6y",
-    "basic.9y",
-    "high.school",
-    "illiterate",
-    "professional.course",
-    "university.degree",
+    "basic.4y", "basic.6y", "basic.9y", "high.school", "illiterate", "professional.course", "university.degree",
     "unknown",
 )
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# fmt: on
 ANSWER = ("no", "yes", "unknown")
 # In the published order of columns.
 COLUMNS: dict[str, tuple[str, ...] | str | None] = {
@@ -85,13 +70,7 @@ SENSITIVE = {"age", "job", "marital", "default", "housing", "loan"}
 def bank_additional(folder: str | Path | None = None, test_share: float = 0.2, seed: int = 42) -> Dataset:
     """Bank telemarketing with economic indicators (bank-additional-full.csv), the version that UIFV uses.
 
-    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled. Arguments and errors are
+    those of :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
     """
     return load_bank(CARD, COLUMNS, SENSITIVE, fractional=FRACTIONAL, folder=folder, test_share=test_share, seed=seed)

@@ -48,13 +48,8 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
 
     A column is the brightness of a pixel in one of three colours, from 0 to 255; columns go colour by colour, row by
     row. The publisher's binary version is read, in which nothing is pickled. Where it is missing, a copy of 3,000 of
-    the images as JPEG files is read, which needs Pillow (``pip install seepage[images]``).
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-
-    Raises:
-        BadInputError: the file is missing or damaged, or Pillow is.
+    the images as JPEG files is read, which needs Pillow (``pip install seepage[images]``). Argument and errors are
+    those of :func:`seepage.datasets.files.obtain`.
     """
     files = obtain(CARD, folder)
     read = _images if files.copy else _records
@@ -68,20 +63,15 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
         ) from error
     images = len(train) + len(test)
     notes = (f"read from the copy {SAMPLE}, {images:,} images as JPEG, whose pixels are rounded",) if files.copy else ()
-    schema = _schema()
-    training, held_out = _table(schema, train, train_kinds), _table(schema, test, test_kinds)
-    return Dataset(CARD.name, training, held_out, notes, CARD.source, CARD.licence, ImageHalves(SHAPE))
-
-
-def _schema() -> Schema:
     # The standard deviation of a uniform distribution, which that of brightness is close to.
     tolerance = TOLERANCE * 255 / 12**0.5
-    places = itertools.product(("red", "green", "blue"), range(SHAPE[1]), range(SHAPE[2]))
     columns = tuple(
         Continuous(name=f"{colour}_{row:02}_{place:02}", low=0, high=255, tolerance=tolerance, integer=True)
-        for colour, row, place in places
+        for colour, row, place in itertools.product(("red", "green", "blue"), range(SHAPE[1]), range(SHAPE[2]))
     )
-    return Schema(columns=columns, target=Discrete(name=CARD.target, categories=KINDS))
+    schema = Schema(columns=columns, target=Discrete(name=CARD.target, categories=KINDS))
+    training, held_out = _table(schema, train, train_kinds), _table(schema, test, test_kinds)
+    return Dataset(CARD.name, training, held_out, notes, CARD.source, CARD.licence, ImageHalves(SHAPE))
 
 
 def _table(schema: Schema, pixels: np.ndarray, kinds: np.ndarray) -> Table:

@@ -53,11 +53,7 @@ PAYMENTS = ("PAY_0", "PAY_2", "PAY_3", "PAY_4", "PAY_5", "PAY_6")
 # Months of delay that occur in any of the six columns (-2 no use, -1 paid in full, 0 revolving).
 DELAYS = tuple(range(-2, 9))
 COLUMNS = (
-    "LIMIT_BAL",
-    "SEX",
-    "EDUCATION",
-    "MARRIAGE",
-    "AGE",
+    *("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
     *PAYMENTS,
     *(f"BILL_AMT{month}" for month in range(1, 7)),
     *(f"PAY_AMT{month}" for month in range(1, 7)),
@@ -69,14 +65,8 @@ def credit(folder: str | Path | None = None, test_share: float = 0.2, seed: int 
     """Credit card clients in Taiwan and whether they defaulted (UCI), 30,000 rows.
 
     All columns but the running number: 9 discrete (six of them months of delay) and 14 amounts.
-    Read from the original Excel workbook, or from a CSV copy with the same columns.
-
-    Args:
-        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
-
-    Raises:
-        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    Read from the original Excel workbook, or from a CSV copy with the same columns. Arguments and errors
+    are those of :func:`seepage.datasets.files.obtain` and :func:`seepage.datasets.dataset.split`.
     """
     files = obtain(CARD, folder)
     name = next(iter(files.contents))

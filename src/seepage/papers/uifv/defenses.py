@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from seepage.defenses.returned import ReturnedDefense
+from seepage.defenses.returned import Returned, ReturnedDefense, Targets
 from seepage.errors import BadInputError, positive
 from seepage.registry import defenses
 
@@ -27,7 +24,7 @@ class PaImfl(ReturnedDefense):
     kept coordinates.
 
     Attributes:
-        epsilon: epsilon of the noise on one message, before the subsample.
+        epsilon: epsilon of the noise on one message; after the subsample it is ``ln(1 + kept (e^epsilon - 1))``.
         kept: probability that a coordinate is kept.
         clip: bound on the L1 norm.
 
@@ -53,22 +50,7 @@ class PaImfl(ReturnedDefense):
         if self.kept > 1:
             raise BadInputError(f"the chance of a coordinate to be kept is at most 1, got kept={self.kept!r}.")
 
-    @property
-    def amplified(self) -> float:
-        """Epsilon of a message after the subsample, ``ln(1 + kept (e^epsilon - 1))``.
-
-        Example:
-            >>> round(PaImfl(epsilon=1.0, kept=0.5).amplified, 2)
-            0.62
-        """
-        return math.log1p(float(self.kept) * math.expm1(float(self.epsilon)))
-
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets | None = None) -> Returned:
         """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         size = gradients.abs().sum(-1, keepdim=True)
         bounded = gradients * (self.clip / size.clamp(min=float(self.clip)))
@@ -113,12 +95,7 @@ class VflDefender(ReturnedDefense):
     def __post_init__(self) -> None:
         positive("ratio", self.ratio)
 
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets | None = None) -> Returned:
         """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         tiny = torch.finfo(gradients.dtype).tiny
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)

@@ -18,16 +18,7 @@ def gaussian(schema: Schema, seed: int = 0, head: Head | None = None, width: int
     """One hidden layer of 20,000 ELU units, without biases, with normal weights: the network of the attack ``sqr``.
 
     The weights have the variance 1 / encoded columns, so that the input of a unit has about variance 1. The output
-    layer is initialised by PyTorch's default.
-
-    Args:
-        schema: schema that fixes the number of inputs and outputs.
-        seed: seed of the weights.
-        head: head of the model.
-        width: number of units.
-
-    Raises:
-        BadInputError: there is no unit.
+    layer is initialised by PyTorch's default. ``width`` is the number of units.
     """
     check_count("width", width)
     head = head or usual_head(schema)
@@ -37,6 +28,4 @@ def gaussian(schema: Schema, seed: int = 0, head: Head | None = None, width: int
         nn.init.normal_(hidden.weight, std=1 / math.sqrt(schema.width))
         return nn.Sequential(hidden, nn.ELU(), output)
 
-    model = Model(seeded(build, seed), head, "gaussian")
-    model.check(schema)
-    return model
+    return Model(seeded(build, seed), head, "gaussian").check(schema)

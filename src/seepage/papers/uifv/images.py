@@ -33,21 +33,14 @@ _CONTRAST = 0.4
 class Convolutions(nn.Module):
     """Convolutions of the same sizes, one a network, each with PyTorch's default initialisation.
 
-    Args:
-        make: factory of one convolution; groups and dilation as by default.
-
-    Example:
-        >>> several = Convolutions(lambda: nn.Conv2d(3, 5, 3, padding=1), seeds=[0, 1])
-        >>> several(torch.ones(2, 7, 3, 8, 4)).shape
-        torch.Size([2, 7, 5, 8, 4])
+    Groups and dilation of the convolutions are as by default.
     """
 
     def __init__(self, make: Callable[[], nn.Conv2d | nn.ConvTranspose2d], seeds: Sequence[int]) -> None:
         super().__init__()
         convolutions = [seeded(make, seed) for seed in seeds]
-        biases = [convolution.bias for convolution in convolutions if convolution.bias is not None]
         self.weights = nn.Parameter(torch.stack([convolution.weight.detach() for convolution in convolutions]))
-        self.biases = nn.Parameter(torch.stack([bias.detach() for bias in biases]))
+        self.biases = nn.Parameter(torch.stack([c.bias.detach() for c in convolutions if c.bias is not None]))
         first = convolutions[0]
         # PyTorch also accepts a word for the padding, which is not used here.
         self.stride, self.padding = first.stride, tuple(int(side) for side in first.padding)
@@ -89,12 +82,7 @@ class ImageBottom(nn.Module):
 
 
 class ImageTop(nn.Module):
-    """Top models: four convolutions and two fully connected layers on the parties' features side by side.
-
-    Args:
-        shape: channels, height and width of one party's part.
-        parties: number of parties.
-    """
+    """Top models: four convolutions and two fully connected layers on the parties' features side by side."""
 
     def __init__(self, shape: Shape, parties: int, outputs: int, seeds: Sequence[int]) -> None:
         super().__init__()
@@ -121,11 +109,7 @@ class ImageTop(nn.Module):
 
 
 class ImageInverse(nn.Module):
-    """UIFV's InverNet for images: two transposed convolutions, of which the first doubles height and width.
-
-    Args:
-        layers: number of layers, 1 to 3; a third one comes between the two.
-    """
+    """UIFV's InverNet for images: 1 to 3 transposed convolutions, of which the first doubles height and width."""
 
     def __init__(self, shape: Shape, layers: int, seeds: Sequence[int]) -> None:
         super().__init__()
@@ -152,12 +136,7 @@ class ImageInverse(nn.Module):
 
 @dataclass(frozen=True)
 class ImagePart:
-    """A party's part of images, as whoever attacks it knows it.
-
-    Attributes:
-        shape: channels, height and width.
-        layers: number of InverNet's layers, where an attack asks for none: 2 in the paper.
-    """
+    """A party's part of images, as its attacker knows it; InverNet has ``layers`` (2 in the paper) unless asked."""
 
     shape: Shape
     layers: int = 2
@@ -171,31 +150,15 @@ class ImagePart:
         return ImageInverse(self.shape, layers, seeds)
 
     def queries(self, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
-        """Return smoothed normal noise."""
-        return smooth_noise(self.shape, rows, seeds)
-
-
-def smooth_noise(shape: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
-    """Return images of smoothed normal noise around a colour drawn at random, from -1 to 1.
-
-    Args:
-        shape: channels, height and width.
-        rows: number of images of each training.
-        seeds: one seed a training.
-
-    Example:
-        >>> images = smooth_noise((3, 8, 8), rows=5, seeds=[0])
-        >>> images.shape, float(images.abs().max()) <= 1
-        (torch.Size([1, 5, 192]), True)
-    """
-    images = []
-    for seed in seeds:
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(rows, *shape, generator=generator)
-        smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
-        colour = 2 * torch.rand(rows, shape[0], 1, 1, generator=generator) - 1
-        images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
-    return torch.stack(images)
+        """Return images of smoothed normal noise around a colour drawn at random, from -1 to 1."""
+        images = []
+        for seed in seeds:
+            generator = torch.Generator().manual_seed(seed)
+            noise = torch.randn(rows, *self.shape, generator=generator)
+            smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
+            colour = 2 * torch.rand(rows, self.shape[0], 1, 1, generator=generator) - 1
+            images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
+        return torch.stack(images)
 
 
 def _in_parts(call: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
@@ -211,13 +174,6 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
     Source: Yang et al., UIFV (arXiv 2406.12588). Deviations: the printed channels of the bottom model's two layers do
     not fit each other, 3 to 64 and 64 to 64 here; widths of the top model are not stated, convolutions of 64, 64, 128
     and 128 channels, pooled after each two, and 128 units here.
-
-    Args:
-        shape: channels, height and width of one party's part.
-
-    Raises:
-        BadInputError: a party does not hold so many pixels, height or width is not a multiple of eight, or the target
-            has no classes.
     """
     pixels = shape[0] * shape[1] * shape[2]
     widths = sorted({len(columns) for columns in partition.columns})
@@ -235,7 +191,6 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
         [int(torch.randint(2**60, (1,), generator=stream)) for stream in streams] for _ in range(partition.parties + 1)
     ]
     bottoms = tuple(ImageBottom(shape, seeds_of_party) for seeds_of_party in drawn[1:])
-    outputs = 1 if classes == 2 else classes
+    outputs, head = (1, "sigmoid") if classes == 2 else (classes, "softmax")
     top = ImageTop(shape, partition.parties, outputs, drawn[0])
-    head = "sigmoid" if classes == 2 else "softmax"
     return VerticalModel(partition, bottoms, top, head, "vertical_images", ImagePart(shape))

@@ -200,8 +200,7 @@ def _of_all(row: ResultRow, column: str | None) -> bool:
 def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float | None:
     """Return the share of the gap that an attack closed in a control, or that the ``low`` end of its accuracy closes.
 
-    Guessing may be right in every cell of so small a sample; an attack that is too has closed all there was. The
-    baseline counts as known: the nearer an attack is to certainty, the less depends on it.
+    Guessing may be right in every cell of so small a sample; an attack that is too has closed all there was.
     """
     value: float | None = getattr(row, end)
     if value is None or row.baseline is None:
@@ -212,19 +211,13 @@ def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float
 
 
 def leaks(row: ResultRow) -> bool:
-    """Return whether a row of the positive control shows that its attack works.
-
-    The lower end of its interval has to close more than ``LEAKED`` of the gap: a mean of few units may be luck.
-    """
+    """Return whether an attack works: the lower end in the positive control closes more than ``LEAKED`` of the gap."""
     closed = control_share(row, "low")
     return closed is not None and closed > LEAKED
 
 
 def broken(row: ResultRow) -> bool:
-    """Return whether a row of the positive control shows that its attack does not work.
-
-    Too few units to tell are no sign of that, as long as what they show is a working attack.
-    """
+    """Return whether a row of the positive control shows its attack not to work; of few units, the mean counts."""
     if row.n >= CLUSTERS_FOR_VERDICT:
         return not leaks(row)
     closed = control_share(row)
@@ -234,9 +227,8 @@ def broken(row: ResultRow) -> bool:
 def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
     """Return whether an attack on messages that carry nothing exceeds the best baseline beyond chance.
 
-    Among attacks that find nothing, one 95% interval in forty lies above zero, and an audit has several. So the lower
-    end is that of a one-sided interval of 99.9%, shared by all attacks that are looked at. Student's t gives it from
-    the row's own interval.
+    One 95% interval in forty lies above zero by chance, and an audit has several. So the lower end is that of a
+    one-sided interval of 99.9%, shared by all attacks that are looked at, by Student's t.
     """
     if row.lift is None or row.lift_low is None or row.n < 2 or row.lift <= 0:
         return False

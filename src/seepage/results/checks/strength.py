@@ -26,12 +26,10 @@ from seepage.wire.horizontal import NOT_TRIED
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
 def below_baseline(facts: Facts) -> Iterator[Fault]:
-    """The interval of the lift lies wholly below zero.
+    """The interval of the lift lies wholly below zero, so that figures show nothing about the message's leakage.
 
-    An attack that does worse than a baseline without the message does not use the message well, so that its figures
-    show nothing about the message's leakage. A working defense has the same effect, so there it is a warning, as long
-    as the positive control shows that the attack works. Where the control leaves the attack out, another attack on the
-    same messages has to be shown to work.
+    A working defense has the same effect, so there it is a warning, as long as the positive control shows that the
+    attack works. Where the control leaves the attack out, another attack on the same messages has to be shown to work.
     """
     working = {(row.batch_size, row.defense) for row in facts.scores if facts.works(row.attack)}
     by_severity: dict[Severity, list[ResultRow]] = {}

@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.models.layout import PartLayout
 from seepage.models.split import for_loss
-from seepage.models.vertical import Stack, losses_of
+from seepage.models.vertical import PartLayout, Stack, losses_of
 from seepage.wire.vertical import FeatureAuxiliary, FeatureView
 
 _RATE = 1e-3

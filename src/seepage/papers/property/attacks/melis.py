@@ -41,10 +41,6 @@ class Melis:
 
     Raises:
         BadInputError: ``classifier`` is none of these, a count is below 1 (references: 5), or the rate is not above 0.
-
-    Example:
-        >>> Melis(rounds=5).references
-        25
     """
 
     classifier: Classifier = "forest"
@@ -61,14 +57,7 @@ class Melis:
             raise BadInputError(f"rate is above 0, got rate={self.rate!r}.")
 
     def __call__(self, view: GradientsView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the chances of each share for each target.
-
-        Args:
-            knowledge: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
-
-        Raises:
-            BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.
-        """
+        """Return the chances of each share for each target."""
         if not isinstance(knowledge.learner, Dense):
             raise BadInputError("the attack melis reads gradients of fully connected networks; choose meta or kl.")
         generator = torch.Generator().manual_seed(seeds[0])
@@ -78,7 +67,12 @@ class Melis:
         chances = []
         for target in range(view.gradients.shape[1]):
             seen = [
-                knowledge.learner.gradients(_repeated(models, target, len(chosen)), *_rows(knowledge), chosen)
+                knowledge.learner.gradients(
+                    _repeated(models, target, len(chosen)),
+                    knowledge.auxiliary.inputs,
+                    knowledge.auxiliary.labels,
+                    chosen,
+                )
                 for models in view.snapshots
             ]
             features, point = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
@@ -96,10 +90,6 @@ class Melis:
         forest.fit((features.abs() / lengths[0].clamp(min=1e-12)).numpy(), worlds.numpy())
         chances = forest.predict_proba((point.abs() / lengths[1].clamp(min=1e-12)).numpy())
         return torch.as_tensor(chances, dtype=torch.float64)
-
-
-def _rows(knowledge: PooledKnowledge) -> tuple[Tensor, Tensor]:
-    return knowledge.auxiliary.inputs, knowledge.auxiliary.labels
 
 
 def _repeated(models: Stacked, target: int, times: int) -> Stacked:

@@ -125,14 +125,7 @@ class GradientMatching(DescentAttack):
     learning_rate: float | int = 0.05
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            seeds: seed of each training's start.
-
-        Raises:
-            BadInputError: either was not granted, or the bottom model is of another kind.
-        """
+        """Return the guess; each training's start has its seed."""
         seen = _seen(view, knowledge, "gradient matching")
         shape = (seen.returned.shape[1], seen.encoder.width)
         starts = [
@@ -173,11 +166,7 @@ class _Unmixed:
     """An attack on the first layer's gradient, which returns candidates in no order."""
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; each candidate takes the position of the records whose features it would send.
-
-        Raises:
-            BadInputError: either was not granted, or the bottom model is of another kind.
-        """
+        """Return the guess; each candidate takes the position of the records whose features it would send."""
         seen = _seen(view, knowledge, f"the attack {type(self).__name__}")
         return seen.guess(seen.placed(self.candidates(seen, _each(seeds, len(seen.returned)))), view.trainings)
 
@@ -243,11 +232,7 @@ class TensorComponents(_Unmixed):
         check_count("components", self.components)
 
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
-        """Return one candidate a component.
-
-        Raises:
-            BadInputError: the bottom model has no hidden layer.
-        """
+        """Return one candidate a component."""
         if len(seen.weights) < 2:
             raise BadInputError("bottom_sqr reads a hidden layer, but the target's bottom model has none; drop it.")
         weight = seen.weights[0].mT.double()

@@ -21,6 +21,10 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
+Weights = Float[Tensor, "place unit encoded"]
+Gradient = Float[Tensor, "victim output unit"]
+Values = Float[Tensor, "victim unit"]
+
 # Number of victims whose units are in memory at once.
 _TOGETHER = 4
 # Number of random directions in which a tensor of third order is decomposed, of which the best counts.
@@ -54,7 +58,8 @@ class Sqr:
     Errors fall as the square root of encoded columns over units: thousands of units are needed for a few independent
     records; a few hundred, as in networks for tables, give next to nothing. Honest but curious.
 
-    Source: Wang, Lee and Lei, AISTATS 2023, as the method that comparisons of vertical attacks call SQR.
+    Comparisons of vertical attacks call it SQR.
+
     Deviations: each order is fitted by least squares instead of averaged, which takes the noise of the lower orders out
     of the higher ones; eigenvectors of a quotient (Jennrich) instead of the power method, since errors r_i have both
     signs; norms are found as in 3, where the paper takes records of norm one; with several outputs the leading
@@ -88,17 +93,7 @@ class Sqr:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guessed records.
-
-        Args:
-            knowledge: side information of the attacker; labels are not used.
-            seeds: seed of each victim's directions.
-            progress: function that is called with the share of the victims done since the last call.
-
-        Raises:
-            BadInputError: the view does not fit its model, that is no single hidden layer without biases, it is
-                frozen, its activation has no second or third order, or it has too few units.
-        """
+        """Return the guessed records; labels are not used, each victim's directions have its seed."""
         check(view, knowledge, seeds)
         read, restored = as_gradient(view, knowledge)
         network = _network(read)
@@ -123,9 +118,9 @@ class Sqr:
 class _Network(NamedTuple):
     """One hidden layer, and the output weights' gradient."""
 
-    weight: Float[Tensor, "place unit encoded"]
+    weight: Weights
     activation: nn.Module
-    gradient: Float[Tensor, "victim output unit"]
+    gradient: Gradient
 
 
 class Orders(NamedTuple):
@@ -167,21 +162,9 @@ def _refused(view: GradientView, why: str) -> BadInputError:
 
 
 def components(
-    weight: Float[Tensor, "place unit encoded"],
-    gradient: Float[Tensor, "victim output unit"],
-    activation: nn.Module,
-    count: int,
-    seeds: Sequence[int],
+    weight: Weights, gradient: Gradient, activation: nn.Module, count: int, seeds: Sequence[int]
 ) -> Float[Tensor, "victim component encoded"]:
-    """Return the rows whose errors and activations explain the gradient.
-
-    Args:
-        weight: weights of the hidden layer.
-        gradient: gradient with respect to the weights that leave it.
-        activation: activation of its units.
-        count: number of rows to find.
-        seeds: seed of each victim's directions.
-    """
+    """Return the rows whose errors and activations explain the gradient of the weights that leave a hidden layer."""
     # With several outputs, which differ only in a record's error, the combination with the largest gradient.
     left = torch.linalg.svd(gradient, full_matrices=False)[0][..., 0]
     values = (left[:, None] @ gradient)[:, 0]
@@ -196,9 +179,7 @@ def components(
     return (span @ directions).mT * (norms / size[:, 0])[..., None]
 
 
-def _span(
-    normal: Float[Tensor, "place unit encoded"], values: Float[Tensor, "victim unit"], count: int
-) -> Float[Tensor, "victim encoded component"]:
+def _span(normal: Weights, values: Values, count: int) -> Float[Tensor, "victim encoded component"]:
     """Return the leading eigenvectors of the second order."""
     ones = torch.ones_like(normal[..., :1])
     rest = values - (torch.cat([ones, normal], -1) @ _least_squares(torch.cat([ones, normal], -1), values))[..., 0]
@@ -215,17 +196,11 @@ def _least_squares(features: Tensor, values: Tensor) -> Tensor:
     return solution.nan_to_num(0.0, 0.0, 0.0)
 
 
-def fitted(variables: Float[Tensor, "victim unit component"], values: Float[Tensor, "victim unit"]) -> Orders:
+def fitted(variables: Float[Tensor, "victim unit component"], values: Values) -> Orders:
     """Return the orders of values that are a function of independent standard normal variables.
 
     The values are fitted by all products of Hermite polynomials up to the third degree; a mean derivative is the
     coefficient of its product, times the factorials of its degrees (Stein's lemma).
-
-    Example:
-        >>> z = torch.randn(1, 50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        >>> orders = fitted(z, z[..., 0] ** 2 * z[..., 1])
-        >>> [round(order.item(), 6) for order in (orders.first[0, 1], orders.second[0, 0, 1], orders.third[0, 0, 0, 1])]
-        [1.0, 0.0, 2.0]
     """
     count = variables.shape[-1]
     powers = torch.stack([_polynomial(variables, k) for k in range(4)])
@@ -247,16 +222,7 @@ def decomposed(
 ) -> Float[Tensor, "victim component record"]:
     """Return unit vectors (as columns) whose weighted sums of powers are the second and third order.
 
-    Args:
-        orders: orders of sums of as many powers as there are dimensions.
-        along: directions in which the third order is contracted.
-
-    Example:
-        >>> x = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
-        >>> second, third = torch.einsum("ra,rb->ab", x, x), torch.einsum("ra,rb,rc->abc", x, x, x)
-        >>> found = decomposed(Orders(x.sum(0)[None], second[None], third[None]), torch.ones(1, 1, 2).double())
-        >>> (x @ found[0]).abs().max(0).values.tolist()
-        [1.0, 1.0]
+    The third order is contracted ``along`` directions.
     """
     slices = torch.einsum("vijk,vnk->vnij", orders.third, along)
     quotients = slices @ torch.linalg.pinv(orders.second)[:, None]
@@ -309,12 +275,7 @@ def _norms(
 
 
 def hermite(activation: nn.Module, sizes: Float[Tensor, " size"]) -> Float[Tensor, "size 3"]:
-    """Return an activation's normalised Hermite coefficients of order one to three, of normal inputs of some size.
-
-    Example:
-        >>> hermite(nn.Identity(), torch.tensor([2.0]).double()).round(decimals=9).abs().tolist()
-        [[2.0, 0.0, 0.0]]
-    """
+    """Return an activation's normalised Hermite coefficients of order one to three, of normal inputs of some size."""
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_NODES))
     with torch.no_grad():
         values = activation(sizes.cpu()[:, None] * nodes) * (weights / weights.sum())

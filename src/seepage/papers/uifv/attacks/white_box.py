@@ -39,11 +39,7 @@ class GradientInversion(DescentAttack):
         check_choice("what gradient inversion matches:", self.match, Match)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; all records are optimised at once.
-
-        Raises:
-            BadInputError: the bottom model was not granted.
-        """
+        """Return the guess; all records are optimised at once."""
         bottom = frozen(knowledge.granted_bottom("gradient inversion"))
         encoder = encoder_of(knowledge.schema)
         starts = [
@@ -88,11 +84,7 @@ class Generator(DescentAttack):
     spread: float | int = 0.25
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Raises:
-            BadInputError: the bottom model was not granted.
-        """
+        """Return the guess."""
         bottom = frozen(knowledge.granted_bottom("the generator"))
         encoder = encoder_of(knowledge.schema)
         own = encoder_of(view.model.partition.schemas[0]).encode(view.own)
