@@ -208,6 +208,8 @@ _OF = {
 _COMMON = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
 _UPDATES = _COMMON | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
 _UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
+_OF_A_TRANSCRIPT = _COMMON | {"model", "attacks", "known"}
+_OF_TREES = _COMMON | {"batch_size", "regularisation", "learning_rate"}
 # Fields of a spec that are fields of an attack in Python, too.
 _OF_TRANSCRIPTS = ("model", "attacks", "data", "known", "truth", "separator", "seed", "gate")
 _SHARED = ("truth", "weights", "batch_size", "holds", "head", "separator", "seed", "restore_labels", "allow_large")
@@ -226,11 +228,14 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced."""
+    """A kind of capture, whose ``setting`` is None where the capture says it.
+
+    An attack works on a path, by a spec and into a folder in which nothing is replaced.
+    """
 
     words: str
     reads: Callable[[Path], bool]
-    setting: Callable[[Path], str]
+    setting: str | None
     takes: frozenset[str]
     attack: Callable[[Path, AttackSpec, Path, Listener], CaptureResult]
 
@@ -239,7 +244,7 @@ def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, List
     """Return the attack on the capture at a path, by the fields of the spec that are given."""
     _check_format(path)
     kind = next(kind for kind in KINDS if kind.reads(path))
-    specs, fields = SPECS[kind.setting(path)], fields_of(AttackSpec)
+    specs, fields = SPECS[kind.setting or read_about(path / TRANSCRIPT).setting], fields_of(AttackSpec)
     for name in given:
         if name not in kind.takes:
             flag, of = fields[name].flag, _OF.get(name, "captured updates")
@@ -351,26 +356,8 @@ def _attack_update(path: Path, spec: AttackSpec, out: Path, listener: Listener) 
 
 # The first that reads a path counts.
 KINDS = (
-    Kind(
-        "a transcript",
-        lambda path: path.is_dir() and (path / TRANSCRIPT).exists(),
-        lambda path: read_about(path / TRANSCRIPT).setting,
-        _COMMON | {"model", "attacks", "known"},
-        _attack_transcript,
-    ),
-    Kind(
-        "tree files",
-        is_tree_file,
-        lambda _: "trees",
-        _COMMON | {"batch_size", "regularisation", "learning_rate"},
-        _attack_trees,
-    ),
-    Kind("a folder of updates", Path.is_dir, lambda _: "horizontal", _UPDATES | {"holds"}, _attack_folder),
-    Kind(
-        "one update",
-        lambda _: True,
-        lambda _: "horizontal",
-        _UPDATES | {"certificate", "open_certificate"},
-        _attack_update,
-    ),
+    Kind("a transcript", lambda at: (at / TRANSCRIPT).exists(), None, _OF_A_TRANSCRIPT, _attack_transcript),
+    Kind("tree files", is_tree_file, "trees", _OF_TREES, _attack_trees),
+    Kind("a folder of updates", Path.is_dir, "horizontal", _UPDATES | {"holds"}, _attack_folder),
+    Kind("one update", lambda _: True, "horizontal", _UPDATES | {"certificate", "open_certificate"}, _attack_update),
 )

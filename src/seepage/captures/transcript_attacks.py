@@ -198,17 +198,9 @@ class TranscriptAttack:
             settings={"seed": self.seed, "model": self.model or about.model},
         )
         protocol = setting if about.topology == "columns" else about.topology
-        return CapturedAudit(
-            self._spec.model_copy(update={"attacks": attacks}),
-            facts,
-            Deployment(setting, protocol, exposure.reveals, frozenset(exposure.grants)),
-            exposure,
-            parts,
-            tables.schema,
-            None,
-            about.defense,
-            granted,
-        )
+        spec = self._spec.model_copy(update={"attacks": attacks})
+        deployment = Deployment(setting, protocol, exposure.reveals, frozenset(exposure.grants))
+        return CapturedAudit(spec, facts, deployment, exposure, parts, tables.schema, None, about.defense, granted)
 
 
 def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
