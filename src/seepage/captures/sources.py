@@ -228,14 +228,11 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of capture, whose ``setting`` is None where the capture says it.
-
-    An attack works on a path, by a spec and into a folder in which nothing is replaced.
-    """
+    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced."""
 
     words: str
     reads: Callable[[Path], bool]
-    setting: str | None
+    setting: str | None  # None where the capture says it
     takes: frozenset[str]
     attack: Callable[[Path, AttackSpec, Path, Listener], CaptureResult]
 
