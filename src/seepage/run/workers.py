@@ -91,6 +91,7 @@ class Work:
     ends: Ends = lambda job: None
 
 
+@runtime_checkable
 class JobRunner(Protocol):
     """Jobs are run by this process, by worker processes, or by other machines."""
 
