@@ -52,7 +52,7 @@ def setting_of(audit: TableAudit, field: str) -> object:
         return classes(audit.spec.dataset)
     value: object = audit.spec.model_dump(mode="json")
     for name in field.split("."):
-        value = value[name] if isinstance(value, dict) else None
+        value = value[int(name)] if isinstance(value, list) else value[name] if isinstance(value, dict) else None
     return value
 
 
