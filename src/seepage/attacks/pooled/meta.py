@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -76,16 +77,22 @@ def chances_of(
     targets: Sequence[Float[Tensor, "target query label"]],
     seed: int,
 ) -> Float[Tensor, "target world"]:
-    """Return chances of each world from answers of shadow models and targets, in one set of answers or several."""
+    """Return chances of each world from answers of shadow models and targets: of one model, or of it before and after."""
     kinds = {"raw": (raw,), "log": (logarithms,), "all": (raw, logarithms, ratios)}[features]
     logs = []
     for kind in kinds:
-        of_shadows, of_targets = (torch.cat([kind(part) for part in parts], dim=1) for parts in (shadows, targets))
-        if kind is not raw:
-            # Raw chances count by how much they vary, which is little where a class is rare.
+        of_shadows, of_targets = (_side_by_side([kind(part) for part in parts]) for parts in (shadows, targets))
+        if kind is not raw or len(shadows) > 1:
+            # Raw chances of one model count by how much they vary, which is little where a class is rare.
             of_shadows, of_targets = standardised(of_shadows, of_targets)
         logs.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed).clamp(min=LEAST).log())
     return torch.softmax(torch.stack(logs).mean(0), dim=1)
+
+
+def _side_by_side(parts: Sequence[Float[Tensor, "model _feature"]]) -> Float[Tensor, "model _features"]:
+    """Return features of one set of answers or of several, and how each differs from the one before."""
+    changes = [after - before for before, after in itertools.pairwise(parts)]
+    return torch.cat([*parts, *changes], dim=1)
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:

@@ -58,7 +58,7 @@ class Joint:
     Source: our own.
 
     Shadow models go through both trainings with known shares of both kinds of rows; the classifiers of ``Meta`` take
-    the answers of both models side by side, and distinguish the new rows' shares.
+    the answers of both models and their change, and distinguish the new rows' shares.
     """
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
