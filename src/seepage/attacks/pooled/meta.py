@@ -77,7 +77,7 @@ def chances_of(
     targets: Sequence[Float[Tensor, "target query label"]],
     seed: int,
 ) -> Float[Tensor, "target world"]:
-    """Return chances of each world from answers of shadow models and targets: of one model, or of it before and after."""
+    """Return chances of each world from answers of shadow models and targets: of one model, or before and after."""
     kinds = {"raw": (raw,), "log": (logarithms,), "all": (raw, logarithms, ratios)}[features]
     logs = []
     for kind in kinds:
