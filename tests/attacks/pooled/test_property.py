@@ -25,6 +25,7 @@ from seepage.attacks.pooled.ratio import invert
 from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
+from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import PredictionView, Shadows, SpreadShadows
 from tests.attacks.pooled.parts import Case, case
 
@@ -91,6 +92,7 @@ def test_five_shares_are_told_apart_in_order() -> None:
 
 def test_ratios_of_a_linear_model_are_linear_in_its_weights() -> None:
     models, queries = STRONG_SHADOWS.models, STRONG.known.queries
+    assert isinstance(models, Stacked)
     inputs = torch.cat([queries, torch.ones(len(queries), 1)], dim=1).double()
     weights = torch.cat([models.weights[0], models.biases[0][..., None]], dim=2).double()
     logits = inputs @ (weights - weights.mean(1, keepdim=True)).mT
