@@ -316,6 +316,29 @@ def dataset_properties(root: Path) -> str:
     )
 
 
+def property_splits(root: Path) -> str:
+    """Return how often a split of Adult's columns is told from its mirror image, from far apart to nearly even."""
+    lines = _read(root, "property_splits")
+    splits = list(dict.fromkeys(line["split"] for line in lines))
+
+    def of(run: str, column: str) -> list[Point]:
+        own = [line for line in lines if (line["run"], line["sensitive"]) == (run, column)]
+        return [_point(splits.index(line["split"]), line, "ours") for line in own]
+
+    return curves(
+        "Dataset properties: is the victim's share the first or the second? Adult, linear models",
+        "share of the rows with the attribute and without it, told from its mirror image (guessing: 50%)",
+        splits,
+        [
+            Series("income, published attack", ORANGE, of("faithful", "income"), joined=True),
+            Series("income, ours", BLUE, of("default", "income"), joined=True),
+            Series("gender, published attack", ORANGE, of("faithful", "gender"), True, joined=True),
+            Series("gender, ours", BLUE, of("default", "gender"), True, joined=True),
+        ],
+        0,
+    )
+
+
 def trees(root: Path) -> str:
     """Return what histograms of federated trees give away under each defense, beside the best baseline."""
     names = {
@@ -354,7 +377,14 @@ def trees(root: Path) -> str:
     )
 
 
-FIGURES = {"tableak": tableak, "exact": exact, "uifv": uifv, "dataset-properties": dataset_properties, "trees": trees}
+FIGURES = {
+    "tableak": tableak,
+    "exact": exact,
+    "uifv": uifv,
+    "dataset-properties": dataset_properties,
+    "dataset-properties-splits": property_splits,
+    "trees": trees,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import json
 import os
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,9 @@ def audits(line: dict[str, str]) -> list[TableAudit]:
 def setting_of(audit: TableAudit, field: str) -> object:
     if field == "classes":
         return classes(audit.spec.dataset)
-    value: object = audit.spec.model_dump(mode="json")
+    value: Any = audit.spec.model_dump(mode="json")
     for name in field.split("."):
-        value = value[name] if isinstance(value, dict) else None
+        value = value[int(name)] if isinstance(value, list) else value[name] if isinstance(value, dict) else None
     return value
 
 

@@ -204,7 +204,7 @@ def test_an_update_is_audited_by_attacks_on_both_models() -> None:
         protocol="update",
         shares=shares,
         attacks=["dominant", "joint"],
-        shadows=40,
+        shadows=100,
         repetitions=1,
         rows=200,
     )

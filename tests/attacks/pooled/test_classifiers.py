@@ -22,7 +22,7 @@ def planted(models: int, worlds: int, apart: float, seed: int, noisy: float = 1.
 def test_worlds_that_lie_apart_are_told_apart_whatever_else_varies(worlds: int) -> None:
     features, of = planted(100, worlds, 2.0, seed=0)
     asked, truth = planted(200, worlds, 2.0, seed=1)
-    chances = fitted_chances("mixed", features, of, asked, seed=0)
+    chances = fitted_chances("ridge", features, of, asked, seed=0)
     assert chances.shape == (200, worlds)
     torch.testing.assert_close(chances.sum(1), torch.ones(200, dtype=torch.float64))
     # The best rule there is: features of a world are normal with known means and covariance.
@@ -47,7 +47,7 @@ def test_chances_are_as_sure_as_they_are_right() -> None:
     for seed in range(10):
         features, of = planted(100, 2, 0.6, seed=2 * seed)
         asked, truth = planted(400, 2, 0.6, seed=2 * seed + 1)
-        chances = fitted_chances("mixed", features, of, asked, seed)
+        chances = fitted_chances("ridge", features, of, asked, seed)
         sureness.append(float(chances.max(1).values.mean()))
         right.append(float((chances.argmax(1) == truth).double().mean()))
     assert abs(np.mean(sureness) - np.mean(right)) < 0.05
@@ -57,7 +57,7 @@ def test_chances_are_as_sure_as_they_are_right() -> None:
 def test_models_that_differ_in_nothing_are_told_apart_by_guessing() -> None:
     features, of = planted(100, 2, 0.0, seed=0)
     asked, truth = planted(2000, 2, 0.0, seed=1)
-    chances = fitted_chances("mixed", features, of, asked, seed=0)
+    chances = fitted_chances("ridge", features, of, asked, seed=0)
     assert abs(float((chances.argmax(1) == truth).double().mean()) - 0.5) < 0.05
     assert float(chances.max(1).values.mean()) < 0.65
 
@@ -65,14 +65,14 @@ def test_models_that_differ_in_nothing_are_told_apart_by_guessing() -> None:
 def test_models_that_all_but_one_answer_alike_give_chances() -> None:
     features = torch.zeros(12, 3).double()
     features[0, 0] = 1.0
-    chances = fitted_chances("mixed", features, torch.arange(12) % 2, features[:2], seed=0)
+    chances = fitted_chances("ridge", features, torch.arange(12) % 2, features[:2], seed=0)
     assert bool(chances.isfinite().all())
     assert float(chances[0, 0]) >= float(chances[1, 0])
 
 
 @pytest.mark.parametrize("features", [torch.zeros(4, 3), torch.zeros(4, 0), torch.eye(4)[:, :1], torch.eye(4)])
 def test_least_models_and_constant_features_give_chances(features: torch.Tensor) -> None:
-    chances = fitted_chances("mixed", features.double(), torch.tensor([0, 1, 0, 1]), features.double()[:2], seed=0)
+    chances = fitted_chances("ridge", features.double(), torch.tensor([0, 1, 0, 1]), features.double()[:2], seed=0)
     assert bool(chances.isfinite().all())
     torch.testing.assert_close(chances.sum(1), torch.ones(2, dtype=torch.float64))
 

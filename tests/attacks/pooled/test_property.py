@@ -20,12 +20,13 @@ from seepage.attacks.pooled import (
     train_shadows,
 )
 from seepage.attacks.pooled.kl import divergence
-from seepage.attacks.pooled.parts.features import Reduced
+from seepage.attacks.pooled.parts.features import Reduced, ratios
 from seepage.attacks.pooled.ratio import invert
 from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
-from seepage.wire.pooled import PredictionView, SpreadShadows
+from seepage.shadow.stacked import Stacked
+from seepage.wire.pooled import PredictionView, Shadows, SpreadShadows
 from tests.attacks.pooled.parts import Case, case
 
 TELLING = case()
@@ -70,7 +71,7 @@ def test_shuffled_shares_leave_guessing() -> None:
 
 def test_weights_tell_as_answers_do() -> None:
     for attack, least in (
-        (WhiteBox("mixed", standardised=True), 0.75),
+        (WhiteBox("ridge", standardised=True), 0.75),
         (WhiteBox("lr"), 0.75),
         (WhiteBox(), 0.7),
     ):
@@ -87,6 +88,24 @@ def test_five_shares_are_told_apart_in_order() -> None:
     assert float((shares[guess.chosen] - five.truth).abs().mean()) < 0.15
     votes = KL()(five.seen.answers.again(), replace(five.known, shadows={"even": shadows}), [0])
     assert float((shares[votes.chosen] - five.truth).abs().mean()) < 0.25
+
+
+def test_ratios_of_a_linear_model_are_linear_in_its_weights() -> None:
+    models, queries = STRONG_SHADOWS.models, STRONG.known.queries
+    assert isinstance(models, Stacked)
+    inputs = torch.cat([queries, torch.ones(len(queries), 1)], dim=1).double()
+    weights = torch.cat([models.weights[0], models.biases[0][..., None]], dim=2).double()
+    logits = inputs @ (weights - weights.mean(1, keepdim=True)).mT
+    torch.testing.assert_close(ratios(models.answers(queries)), logits.flatten(1), atol=1e-4, rtol=0)
+
+
+def test_fewer_shadow_models_are_the_first_ones() -> None:
+    first = Shadows(STRONG_SHADOWS.models.of(slice(0, 20)), STRONG_SHADOWS.shares[:20], STRONG_SHADOWS.answers[:20])
+    few = Meta()(STRONG.seen.answers.again(), replace(STRONG.known, shadows={"even": first}), [0])
+    of_many = Meta(shadows=20)(
+        STRONG.seen.answers.again(), replace(STRONG.known, shadows={"even": STRONG_SHADOWS}), [0]
+    )
+    torch.testing.assert_close(few.chances, of_many.chances)
 
 
 def test_attacks_ask_no_more_than_their_queries_and_are_limited() -> None:
@@ -209,7 +228,7 @@ def test_an_update_tells_the_new_rows_share() -> None:
     base = case(effect=0.8, shares=(0.3, 0.5, 0.7), targets=3, own=False, rows=300)
     shares = torch.tensor([[0.3, 0.3], [0.3, 0.7], [0.7, 0.3], [0.7, 0.7]] * 5, dtype=torch.float64)
     view, told = base.learning.update(base.held, None, shares, seed=9)
-    fine = Dominant("log", "mixed")
+    fine = Dominant("log", "ridge")
     before = binary_shadows(base.known, 30, seed=1)
     after = binary_shadows(replace(base.known, rows=600), 30, seed=2)
     guess = fine(view, replace(base.known, shadows={"even": before, "even_after": after}), [0])

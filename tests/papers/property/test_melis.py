@@ -48,7 +48,7 @@ def test_gradients_are_autograds_and_rounds_are_gradient_descent(hidden: tuple[i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("classifier", ["forest", "mixed"])
+@pytest.mark.parametrize("classifier", ["forest", "ridge"])
 def test_gradients_give_a_share_away_where_rows_differ_by_it(classifier) -> None:
     learner = Dense(2)
     for telling, low, high in ((True, 0.9, 1.0), (False, 0.2, 0.8)):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
-from seepage.attacks.pooled.parts.features import Reduced, logarithms, raw
+from seepage.attacks.pooled.parts.features import LEAST, logarithms, ratios, raw, standardised
 from seepage.errors import check_choice, check_count
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
-Features = Literal["raw", "log"]
+Features = Literal["raw", "log", "all"]
 
 
 @attacks.register("meta", "pooled", needs=("auxiliary", "queries"))
@@ -27,44 +28,71 @@ class Meta:
     Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3. Answers to all queries side by side
     (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by
     a network of 20 and 8 hidden units for networks (``mlp``), for two or more shares. The default is ours:
-    logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.
+    regularised regressions of chances, of their logarithms, and of their logarithms relative to the other classes',
+    each of which has a say.
 
     Attributes:
-        features: ``raw`` chances or their ``log``, standardised.
+        features: ``raw`` chances, their ``log``, standardised, or the geometric mean of what classifiers of ``all``
+            three kinds say.
         classifier: kind of classifier, see ``fitted_chances``.
         shuffled: whether shadow models' shares are permuted first, each with equally many models of every true one.
             What remains is chance, so that any result beyond it is a fault of the audit.
-        queries: number of queries that are asked, the first ones; None for all.
+        queries: number of queries that are targets_of_kind, the first ones; None for all.
+        shadows: number of shadow models that are used, the first ones; None for all.
 
     Raises:
-        BadInputError: ``features`` or ``classifier`` is none of these, or ``queries`` is below 1.
+        BadInputError: ``features`` or ``classifier`` is none of these, or a count is below 1.
     """
 
-    features: Features = "log"
-    classifier: Classifier = "mixed"
+    features: Features = "all"
+    classifier: Classifier = "ridge"
     shuffled: bool = False
     queries: int | None = None
+    shadows: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("features", self.features, Features)
         check_choice("classifier", self.classifier, Classifier)
-        if self.queries is not None:
-            check_count("queries", self.queries)
+        for name in ("queries", "shadows"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
         shadows = knowledge.trained("even")
-        worlds = shadows.world(knowledge.shares)
+        worlds = shadows.world(knowledge.shares)[: self.shadows]
         if self.shuffled:
             worlds = shuffled(worlds, seeds[0])
-        answers, seen = view.ask(knowledge.queries[: self.queries]), shadows.answers[:, : self.queries]
-        if self.features == "raw":
-            features, targets = raw(seen), raw(answers)
-        else:
-            features, targets = logarithms(seen), logarithms(answers)
-            reduced = Reduced.of(features)
-            features, targets = reduced(features), reduced(targets)
-        return PropertyGuess(knowledge.shares, fitted_chances(self.classifier, features, worlds, targets, seeds[0]))
+        seen = shadows.answers[: self.shadows, : self.queries]
+        answers = view.ask(knowledge.queries[: self.queries])
+        chances = chances_of(self.features, self.classifier, [seen], worlds, [answers], seeds[0])
+        return PropertyGuess(knowledge.shares, chances)
+
+
+def chances_of(
+    features: Features,
+    classifier: Classifier,
+    shadows: Sequence[Float[Tensor, "shadow query label"]],
+    worlds: Int[Tensor, " shadow"],
+    targets: Sequence[Float[Tensor, "target query label"]],
+    seed: int,
+) -> Float[Tensor, "target world"]:
+    """Return chances of each world from answers of shadow models and targets: of one model, or before and after."""
+    kinds = {"raw": (raw,), "log": (logarithms,), "all": (raw, logarithms, ratios)}[features]
+    logs = []
+    for kind in kinds:
+        of_shadows, of_targets = (_side_by_side([kind(part) for part in parts]) for parts in (shadows, targets))
+        if kind is not raw or len(shadows) > 1:
+            # Raw chances of one model count by how much they vary, which is little where a class is rare.
+            of_shadows, of_targets = standardised(of_shadows, of_targets)
+        logs.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed).clamp(min=LEAST).log())
+    return torch.softmax(torch.stack(logs).mean(0), dim=1)
+
+
+def _side_by_side(parts: Sequence[Float[Tensor, "model _feature"]]) -> Float[Tensor, "model _features"]:
+    """Return features of one set of answers or of several, and how each differs from the one before."""
+    changes = [after - before for before, after in itertools.pairwise(parts)]
+    return torch.cat([*parts, *changes], dim=1)
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:

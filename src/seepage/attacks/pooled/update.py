@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from seepage.attacks.pooled.meta import Features, Meta
-from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
-from seepage.attacks.pooled.parts.features import Reduced, logarithms
+from seepage.attacks.pooled.meta import Features, Meta, chances_of
+from seepage.attacks.pooled.parts.classifiers import Classifier
 from seepage.errors import BadInputError
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
@@ -24,17 +23,18 @@ class Dominant:
     the same value dominates the victim's rows in both, it is guessed for the new rows, otherwise the other one.
 
     Attributes:
-        features, classifier: settings of the attack on each model, see ``Meta``.
+        features, classifier, shadows: settings of the attack on each model, see ``Meta``.
     """
 
     features: Features = "raw"
     classifier: Classifier = "lr"
+    shadows: int | None = None
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share."""
         # Shadow models are of the model before the update, and of twice the victim's rows, by the share in all of them.
         shares = torch.tensor(knowledge.shares, dtype=torch.float64)
-        attack = Meta(self.features, self.classifier)
+        attack = Meta(self.features, self.classifier, shadows=self.shadows)
         first = attack(view.before, knowledge, seeds)
         after = {"even": knowledge.trained("even_after")}
         second = attack(view.after, replace(knowledge, rows=2 * knowledge.rows, shadows=after), [seeds[0] + 1])
@@ -57,8 +57,8 @@ class Joint:
 
     Source: our own.
 
-    Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
-    classifiers of the standardised logarithms of all answers distinguish the new rows' shares.
+    Shadow models go through both trainings with known shares of both kinds of rows; the classifiers of ``Meta`` take
+    the answers of both models and their change, and distinguish the new rows' shares.
     """
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
@@ -74,9 +74,6 @@ class Joint:
         if len(shares) != 2:
             raise BadInputError(f"two shares of new rows are told apart, got {list(shares)}; train models of two.")
         worlds = replace(after, shares=after.shares[:, 1:]).world(shares)
-        features = torch.cat([logarithms(before.answers), logarithms(after.answers)], dim=1)
-        targets = torch.cat(
-            [logarithms(view.before.ask(knowledge.queries)), logarithms(view.after.ask(knowledge.queries))], dim=1
-        )
-        reduced = Reduced.of(features)
-        return PropertyGuess(shares, fitted_chances("mixed", reduced(features), worlds, reduced(targets), seeds[0]))
+        answers = [channel.ask(knowledge.queries) for channel in (view.before, view.after)]
+        chances = chances_of("all", "ridge", [before.answers, after.answers], worlds, answers, seeds[0])
+        return PropertyGuess(shares, chances)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
-from seepage.attacks.pooled.parts.features import Reduced
+from seepage.attacks.pooled.parts.features import standardised
 from seepage.errors import check_choice
 from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
@@ -41,7 +41,6 @@ class WhiteBox:
         worlds = shadows.world(knowledge.shares)
         features, targets = shadows.models.flat().double(), view.models.flat().double()
         if self.standardised:
-            reduced = Reduced.of(features)
-            features, targets = reduced(features), reduced(targets)
+            features, targets = standardised(features, targets)
         chances = fitted_chances(self.classifier, features, worlds, targets, seeds[0], hidden=(200, 50))
         return PropertyGuess(knowledge.shares, chances)

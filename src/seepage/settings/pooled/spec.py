@@ -190,7 +190,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     targets: Annotated[int, Field(ge=2), Option("Number of joint models attacked for each attack seed.", ATTACK)] = 100
     shadows: Annotated[
         int, Field(ge=4), Option("Number of models that the attacker trains for each attack seed.", ATTACK)
-    ] = 100
+    ] = 300
     attacks: Attacks = (
         Part(name="meta", options={"features": "raw", "classifier": "lr"}, label="meta_raw"),
         Part(name="meta"),

@@ -21,6 +21,22 @@ def logarithms(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "mo
     return answers.double().clamp(min=LEAST).log().flatten(1)
 
 
+def ratios(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model feature"]:
+    """Return the logarithms of the chances over their geometric mean: a linear model's are linear in its weights."""
+    logs = answers.double().clamp(min=LEAST).log()
+    return (logs - logs.mean(2, keepdim=True)).flatten(1)
+
+
+def standardised(
+    features: Float[Tensor, "model feature"], targets: Float[Tensor, "target feature"]
+) -> tuple[Float[Tensor, "model feature"], Float[Tensor, "target feature"]]:
+    """Return features of shadow models and of targets in units of the shadow models' spread."""
+    mean, std = features.mean(0), features.std(0)
+    # A query that all models answer alike has no information; rounding must not add any.
+    std = torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
+    return (features - mean) / std, (targets - mean) / std
+
+
 @dataclass(frozen=True)
 class Reduced:
     """Standardised features in the space that the shadow models span, in which any linear rule can be expressed."""

@@ -12,13 +12,13 @@ from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 
 from seepage.attacks.pooled.parts.classifiers import fitted_chances
-from seepage.attacks.pooled.parts.features import Reduced
+from seepage.attacks.pooled.parts.features import standardised
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import attacks
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.wire.pooled import GradientsView, PooledKnowledge, PropertyGuess
 
-Classifier = Literal["forest", "mixed"]
+Classifier = Literal["forest", "ridge"]
 
 
 @attacks.register("melis", "pooled", needs=("auxiliary",))
@@ -30,11 +30,11 @@ class Melis:
     (2019), section 4. In each round the attacker computes gradients of its own batches with and without the
     property at the joint model, and a random forest of 100 trees with leaves of five classifies the other party's.
     Deviations: the property is the share in all of a party's rows; one forest reads the gradients of all rounds
-    side by side instead of one score a round; small networks need no pooling of gradients. ``mixed`` is ours:
-    gradients with their signs, standardised, and two strongly regularised linear rules (see ``fitted_chances``).
+    side by side instead of one score a round; small networks need no pooling of gradients. ``ridge`` is ours:
+    gradients with their signs, standardised, and a regularised linear rule (see ``fitted_chances``).
 
     Attributes:
-        classifier: ``forest`` or ``mixed``.
+        classifier: ``forest`` or ``ridge``.
         references: number of batches of auxiliary rows for each share.
         rounds: number of rounds of training that the attacker sees.
         rate: learning rate of the parties' gradient descent.
@@ -82,9 +82,9 @@ class Melis:
     def _chances(
         self, features: Float[Tensor, "batch feature"], worlds: Tensor, point: Float[Tensor, "1 feature"], seed: int
     ) -> Float[Tensor, "1 world"]:
-        if self.classifier == "mixed":
-            reduced = Reduced.of(features)
-            return fitted_chances("mixed", reduced(features), worlds, reduced(point), seed)
+        if self.classifier == "ridge":
+            rows, target = standardised(features, point)
+            return fitted_chances("ridge", rows, worlds, target, seed)
         forest = RandomForestClassifier(100, min_samples_leaf=5, min_samples_split=5, random_state=seed % 2**32)
         lengths = features.norm(dim=1, keepdim=True), point.norm(dim=1, keepdim=True)
         forest.fit((features.abs() / lengths[0].clamp(min=1e-12)).numpy(), worlds.numpy())
