@@ -42,6 +42,7 @@ def test_an_attack_with_too_few_steps_is_told_by_what_it_reads_with_twice_as_man
     )
     assert ("SEEP031" in codes(few)) == (twice.at_twice - twice.read > 0.02)
     assert "SEEP031" in codes(few)
+    assert "An attack reads more at twice its steps, so this is a lower bound." in repr(few)
 
 
 def test_only_the_strongest_attack_of_an_audit_with_controls_is_run_again() -> None:

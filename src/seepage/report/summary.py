@@ -10,7 +10,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
-from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
+from seepage.results.checks.finding import LOWER_BOUNDS, MORE_STEPS, UPPER_BOUNDS, Finding
 from seepage.results.verdict import (
     GRAVITY,
     INCOMPLETE,
@@ -72,7 +72,7 @@ def headline(result: AuditResult) -> Headline:
         guessed = "" if label["baseline"] is None else f"; guessing: {percent(label['baseline'], 0)}"
         words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)}{guessed})"
         words += f": {label['tier']}." if about.label_attacker else "."
-    weaker = [finding for finding in result.all_findings if finding.code in LOWER_BOUNDS]
+    weaker = [finding for finding in result.all_findings if finding.code in (*LOWER_BOUNDS, MORE_STEPS)]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
     tier = record["tier"]

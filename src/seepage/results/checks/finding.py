@@ -19,6 +19,9 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 # Findings with which a figure is a lower bound: a stronger attack is known and was not tried.
 LOWER_BOUNDS = ("SEEP024",)
+# Finding with which a figure is a lower bound of what the same attack reads with more steps; a verdict stays, since one
+# training varies.
+MORE_STEPS = "SEEP031"
 # Finding with which little leakage is not shown: a default attack is missing, or nothing shows that it works.
 INCOMPLETE = "SEEP030"
 # Findings with which figures are of another training than the clients' own, which leaks less.
