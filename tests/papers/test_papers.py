@@ -21,8 +21,7 @@ import sys
 from pathlib import Path
 from seepage import registry
 registry.entry_points = lambda group: ()
-from seepage.config.document import read_text_document
-from seepage.config.starter import presets, read_preset
+from seepage.config.document import presets, read_preset, read_text_document
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal.spec import make_spec
 for name in presets():
