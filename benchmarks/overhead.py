@@ -5,7 +5,7 @@
 
 Runs the audit as the command does, once with its worker processes and once without, and takes CPU time, which other
 programs on the machine disturb less than wall time. Without workers, the time in which attacks run is taken apart
-from the rest: loading the data, the short trials that plan the work, guesses, scores, the store and the report.
+from the rest: loading the data, the short trials that plan the work, baselines, the store and the report. Scores count as the attack's.
 Importing the program is taken apart too. What workers add is the difference of the two audits.
 """
 
@@ -23,17 +23,18 @@ ALONE = """
 import time
 begun = time.process_time()
 import json, sys
-from seepage.run import job
+from seepage.settings.horizontal.audit import HorizontalExposure
 from seepage.cli import main
 imported = time.process_time() - begun
-plain, attacks = job.attack, 0.0
-def counted(made, transcript, knowledge, seeds, progress):
+plain, attacks = HorizontalExposure.measure, 0.0
+def counted(exposure, part, progress=None):
     global attacks
     begun = time.process_time()
-    guess = plain(made, transcript, knowledge, seeds, progress)
-    attacks += time.process_time() - begun
-    return guess
-job.attack = counted
+    outcome = plain(exposure, part, progress)
+    if part.kind == "attack":
+        attacks += time.process_time() - begun
+    return outcome
+HorizontalExposure.measure = counted
 try:
     main()
 except SystemExit as stopped:
