@@ -5,7 +5,8 @@
 
 Runs the audit as the command does, once with its worker processes and once without, and takes CPU time, which other
 programs on the machine disturb less than wall time. Without workers, the time in which attacks run is taken apart
-from the rest: loading the data, the short trials that plan the work, baselines, the store and the report. Scores count as the attack's.
+from the rest: loading the data, the short trials that plan the work, baselines, the store and the report. Scores
+count as the attack's.
 Importing the program is taken apart too. What workers add is the difference of the two audits.
 """
 
