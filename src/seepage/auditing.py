@@ -28,10 +28,10 @@ from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.report import Report, verdicts_of
+from seepage.results.checks.descent import Longer, longer
 from seepage.results.checks.every import run_checks
 from seepage.results.checks.facts import Facts
 from seepage.results.gate import check_gate, decide
-from seepage.results.longer import Longer, longer
 from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines

@@ -18,11 +18,11 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record, Setting, setting_of
+from seepage.results.checks.descent import Longer
 from seepage.results.checks.every import not_applicable
 from seepage.results.checks.facts import Facts, Gap, in_words
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
 from seepage.results.gate import Decision
-from seepage.results.longer import Longer
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.limits import deployed
 from seepage.run.runner import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -16,11 +16,13 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where, where_of
-from seepage.results.longer import Longer
 from seepage.run.runner import Run
 from seepage.settings.setting import LEAKED, Audit, Configuration, Probe
 from seepage.settings.threat_model import applicability
 from seepage.text import listed
+
+if TYPE_CHECKING:
+    from seepage.results.checks.descent import Longer
 
 # Facts that a check reads beside the rows of results.
 Need = Literal["table", "gradient", "descent", "proofs", "repetitions", "longer"]

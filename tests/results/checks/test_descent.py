@@ -10,7 +10,7 @@ import pytest
 import seepage
 from seepage.registry import attacks
 from seepage.report.report import Report
-from seepage.results.longer import steps_of
+from seepage.results.checks.descent import steps_of
 from seepage.settings.horizontal.audit import HorizontalExposure
 
 _SMALL: dict[str, Any] = {"workers": 1, "device": "cpu", "seed": 5, "baselines": "mode"}
