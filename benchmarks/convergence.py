@@ -12,33 +12,20 @@ from __future__ import annotations
 
 import argparse
 import csv
-import inspect
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import seepage
 from seepage import registry
+from seepage.results.checks.descent import steps_of
 from seepage.settings.part import Part
 
 OUT = Path(__file__).parent / "results" / "convergence.csv"
 FIELDS = ("setting", "attack", "options", "figure", "read", "read_at_twice", "rise", "n", "seconds", "seconds_at_twice")
-STEPS = ("iterations", "steps", "epochs", "student_epochs")
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 UNITS = {"horizontal": {"victims": 3, "batch_sizes": 8}}
 RISE = 2.0
-
-
-def numbers_of_steps(setting: str, name: str) -> dict[str, int]:
-    """Return the options of an attack that say how long it descends, with their defaults."""
-    entry = registry.attacks.of(setting)[name]
-    numbers = {
-        option: parameter.default
-        for option, parameter in inspect.signature(entry.factory).parameters.items()
-        if option in STEPS and isinstance(parameter.default, int)
-    }
-    descent = getattr(entry.factory() if not numbers else None, "descent", None)
-    return numbers if descent is None else {"iterations": descent.iterations}
 
 
 def read(setting: str, name: str, options: Mapping[str, int]) -> tuple[str, float | None, int, float]:
@@ -59,7 +46,7 @@ def read(setting: str, name: str, options: Mapping[str, int]) -> tuple[str, floa
 
 def compared(setting: str, name: str) -> dict[str, object] | None:
     """Return a line of the results; None for an attack without steps."""
-    numbers = numbers_of_steps(setting, name)
+    numbers = steps_of(registry.attacks.of(setting).create(name))
     if not numbers:
         return None
     line: dict[str, object] = {"setting": setting, "attack": name}

@@ -213,6 +213,17 @@ def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> 
     assert audit.about.limits[1].startswith("Dropout at 'top.2' run as they predict")
 
 
+def test_an_active_party_with_labels_alone_has_no_tower(file: Path) -> None:
+    names = table(rows=300).schema.names
+    towers: dict[str, Any] = {"bottom_model": f"{file}:Tower", "top_model": f"{file}:Top"}
+    audit = VerticalAudit(vertical_spec(passive=[names[:3], names[3:]], **towers), table(rows=300))
+    model = audit.network([0], audit.defenses["none"])
+    widths = [features.shape[-1] for features in model.features(model.encoded(audit.data.train.cells[None]))]
+    assert widths[0] == 0 < min(widths[1:])
+    accuracies = [row.mean for row in measured(audit) if (row.metric, row.column) == ("accuracy", None)]
+    assert None not in accuracies
+
+
 def test_controls_have_networks_that_lose_nothing_whatever_the_own_ones_do(file: Path) -> None:
     audit = VerticalAudit(vertical_spec(bottom_model=f"{file}:Narrow", attacks=["ridge_sa"]), table(rows=400))
     control = audit.control()

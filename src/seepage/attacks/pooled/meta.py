@@ -37,7 +37,7 @@ class Meta:
         classifier: kind of classifier, see ``fitted_chances``.
         shuffled: whether shadow models' shares are permuted first, each with equally many models of every true one.
             What remains is chance, so that any result beyond it is a fault of the audit.
-        queries: number of queries that are targets_of_kind, the first ones; None for all.
+        queries: number of queries that are asked, the first ones; None for all.
         shadows: number of shadow models that are used, the first ones; None for all.
 
     Raises:

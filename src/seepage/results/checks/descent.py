@@ -150,13 +150,13 @@ def longer(
 def _of_run(
     audit: Audit, run: Run, cache: Cache, affords: Callable[[float], bool], say: Callable[[str], None]
 ) -> Longer | None:
-    part, steps = run.part.part, steps_of(audit.instance(run.part))
+    part, steps, figure = run.part.part, steps_of(audit.instance(run.part)), _accuracy(run.measured)
+    # The first units, as far as they were measured without a gap.
     count = next((i for i, unit in enumerate(run.units[:_UNITS]) if unit != i), min(_UNITS, len(run.units)))
-    audit = audit.few()
-    count = min(count, audit.group(run.configuration, run.part), audit.units)
-    figure = _accuracy(run.measured)
     if part.passed is not None or not steps or not count or figure is None:
         return None
+    audit = audit.few()
+    count = min(count, audit.group(run.configuration, run.part), audit.units)
     twice = {name: 2 * number for name, number in steps.items()}
     doubled = part.model_copy(update={"options": {**part.options, **twice}, "label": f"{run.label} at twice its steps"})
     planned = replace(run.part, part=doubled)

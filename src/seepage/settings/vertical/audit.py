@@ -37,7 +37,7 @@ from seepage.errors import BadInputError
 from seepage.models.own import OwnFactory, find_own
 from seepage.models.own_parts import as_they_predict, own_bottom, own_top
 from seepage.models.split import outputs_of
-from seepage.models.vertical import VerticalModel, vertical_mlp
+from seepage.models.vertical import NoFeatures, VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
@@ -283,6 +283,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         bottoms: list[nn.Module] = []
         if "bottom" in own:
             for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
+                if not schema.columns:
+                    bottoms.append(NoFeatures())
+                    widths[party] = 0
+                    continue
                 bottom, width = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
                 if party and defense.bottleneck is not None and width != features:
                     raise BadInputError(

@@ -31,10 +31,17 @@ def standardised(
     features: Float[Tensor, "model feature"], targets: Float[Tensor, "target feature"]
 ) -> tuple[Float[Tensor, "model feature"], Float[Tensor, "target feature"]]:
     """Return features of shadow models and of targets in units of the shadow models' spread."""
+    mean, std = _spread(features)
+    return (features - mean) / std, (targets - mean) / std
+
+
+def _spread(
+    features: Float[Tensor, "model feature"],
+) -> tuple[Float[Tensor, " feature"], Float[Tensor, " feature"]]:
+    """Return mean and deviation of each feature; an infinite one where all models answer alike."""
     mean, std = features.mean(0), features.std(0)
     # A query that all models answer alike has no information; rounding must not add any.
-    std = torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
-    return (features - mean) / std, (targets - mean) / std
+    return mean, torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,7 @@ class Reduced:
     @classmethod
     def of(cls, features: Float[Tensor, "model feature"]) -> Reduced:
         """Compute the space from shadow models."""
-        mean, std = features.mean(0), features.std(0)
-        # A query that all models answer alike has no information; rounding must not add any.
-        std = torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
+        mean, std = _spread(features)
         _, values, rows = torch.linalg.svd((features - mean) / std, full_matrices=False)
         independent = values > 1e-9 * values.max().clamp(min=1e-300)
         return cls(mean, std, rows[independent].T)
