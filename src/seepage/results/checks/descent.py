@@ -23,7 +23,7 @@ _LEFT = 0.5
 # Largest share of the loss's whole decrease in the last tenth of the steps. A descent that has arrived jitters by some
 # hundredths either way; one at an even pace would have a tenth.
 _LATE = 0.05
-# Largest rise of the share of cells at twice the steps; one training or three victims vary by as much.
+# Largest rise of the share of cells at twice the steps; of one training a few points are chance.
 _RISE = 0.02
 # Options that say how long an attack descends, and the number of units on which twice as many are tried.
 _STEPS = ("iterations", "steps", "epochs", "student_epochs")
