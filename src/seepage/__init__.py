@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
     from seepage.captures.capturing import TranscriptWriter, capture, write_weights
     from seepage.datasets.dataset import read_table
+    from seepage.participation.isolation import isolated
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
     from seepage.wire.horizontal import GradientView, Knowledge, UpdateView
@@ -46,6 +47,7 @@ __all__ = [
     "audit_vertical",
     "capture",
     "guard",
+    "isolated",
     "models",
     "read_table",
     "recommend",

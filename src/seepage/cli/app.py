@@ -36,6 +36,8 @@ _AUDITS = "seepage.cli.audit"
 COMMANDS = {
     "recommend": "seepage.cli.recommend",
     "correlate": "seepage.cli.correlate",
+    "rounds": "seepage.cli.rounds",
+    "scan": "seepage.cli.scan",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
     "new": "seepage.cli.new",
