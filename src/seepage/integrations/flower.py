@@ -50,8 +50,9 @@ def leak_guard_mod(
 
     Args:
         guard: guard; path of a guard file, whose network is registered; or a function that returns the guard of a
-            client, for apps whose clients have other tables. Flower starts an app anew in each round: give the guard a
-            log, so that rounds with noise are counted.
+            client, for apps whose clients have other tables. Give it the client's own ``rows``, so that it counts those
+            that the reply gives away. Flower starts an app anew in each round: give the guard a log, so that rounds
+            with noise are counted.
         weighted_by_key: name of the metric that says how many records the reply is of, where the recipe does not.
 
     Example:
