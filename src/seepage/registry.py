@@ -42,6 +42,8 @@ ActsOn = Literal[
     "tree files",
     "splits",
     "bins",
+    "order of bins",
+    "first trees",
 ]
 
 # Names of the kinds in sentences.
@@ -75,6 +77,8 @@ VIEWS: dict[str, str] = {
     "GradientsView": "gradients of another party",
     "HistogramsView": "sums of derivatives",
     "TreeFilesView": "tree files",
+    "ColumnSumsView": "decrypted sums over another party's columns",
+    "NodesView": "the rows of each node",
 }
 
 

@@ -20,7 +20,9 @@ _NAMES: dict[str | None, tuple[str, ...]] = {
         "bottleneck", "feature_noise", "label_flip", "mid", "nopeek", "returned_noise", "marvell", "max_norm",
     ),
     "pooled": ("rounded_answers", "label_only", "without_columns", "dp_training", "query_limit"),
-    "trees": ("strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise"),
+    "trees": (
+        "strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise", "first_trees", "shuffled_bins",
+    ),
 }
 # fmt: on
 _MODULES = {

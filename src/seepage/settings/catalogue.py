@@ -123,7 +123,7 @@ _OURS = {
     ),
     "trees": (
         "federated trees: what histograms and tree files tell of the records that they were grown on",
-        "TreesAudit.prepared",
+        "prepared",
     ),
 }
 for _name, (_summary, _prepare) in _OURS.items():

@@ -15,7 +15,7 @@ from seepage.settings.setting import Outcome, Scale
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess
-from seepage.wire.secret import FeatureTranscript, RecordsSecret
+from seepage.wire.secret import ColumnsSecret, FeatureTranscript, RecordsSecret
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
 FEATURE_SCALES = dict.fromkeys(NO_LEAK, Scale(None, 0.0, 1.0))
@@ -23,7 +23,11 @@ FEATURE_SCALES = dict.fromkeys(NO_LEAK, Scale(None, 0.0, 1.0))
 
 
 def features_outcome(
-    knowledge: FeatureKnowledge, seen: FeatureTranscript, guess: FeatureGuess, seconds: float, keep_records: bool
+    knowledge: FeatureKnowledge,
+    seen: FeatureTranscript | ColumnsSecret,
+    guess: FeatureGuess,
+    seconds: float,
+    keep_records: bool,
 ) -> Outcome:
     """Return the figures of a guess in each training, with those of each record where a figure is their mean."""
     schema, marginals = knowledge.schema, knowledge.marginals

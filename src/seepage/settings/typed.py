@@ -334,12 +334,14 @@ class TreesOptions(SharedOptions, total=False):
 
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    protocol: Literal["histogram", "bagging", "cyclic"]
+    protocol: Literal["histogram", "bagging", "cyclic", "secureboost"]
     """Message of a client: sums of derivatives while all grow trees together (histogram), trees that are added to the
-    global model in every round (bagging), or the whole model, which one client after another extends (cyclic).
+    global model in every round (bagging), or the whole model, which one client after another extends (cyclic). With
+    secureboost two parties hold columns of the same rows: sums over a passive party's bins, and the rows of every
+    node.
     """
     rows: int | Sequence[int]
-    """Number of records of a client; each number is audited."""
+    """Number of records of a client, or of the parties that share out columns; each number is audited."""
     clients: int
     """Number of clients, the attacked one included."""
     summed: int
@@ -360,5 +362,15 @@ class TreesOptions(SharedOptions, total=False):
     """Largest number of bins of a column."""
     base_score: float | None
     """Prediction before the first tree."""
+    passive: str | Sequence[str]
+    """Column of the passive party with secureboost; the active party has the others."""
+    share: float
+    """Share of the columns that the passive party holds with secureboost, if none is named."""
+    leaked: int
+    """Number of records that the active party of secureboost knows whole; baselines learn from them, and they do not
+    count.
+    """
+    known_labels: int
+    """Number of records whose labels the passive party of secureboost knows; they do not count."""
     repetitions: int
     """Number of attacked clients, each in a federation of its own; intervals are over them."""
