@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
     from seepage.captures.capturing import TranscriptWriter, capture, write_weights
+    from seepage.captures.parties import PartyTranscripts
     from seepage.datasets.dataset import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
@@ -34,6 +35,7 @@ __all__ = [
     "Encoder",
     "GradientView",
     "Knowledge",
+    "PartyTranscripts",
     "Report",
     "TranscriptWriter",
     "UpdateView",
