@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
     from seepage.captures.capturing import TranscriptWriter, capture, write_weights
+    from seepage.captures.parties import PartyTranscripts
     from seepage.datasets.dataset import read_table
     from seepage.participation.isolation import isolated
     from seepage.report.report import Report
@@ -35,6 +36,7 @@ __all__ = [
     "Encoder",
     "GradientView",
     "Knowledge",
+    "PartyTranscripts",
     "Report",
     "TranscriptWriter",
     "UpdateView",

@@ -148,6 +148,15 @@ def test_a_span_of_everything_says_nothing() -> None:
     assert compare_with_span(module, change, rows, 200).matches is None
 
 
+def test_layers_too_wide_for_the_time_are_left_out() -> None:
+    own, others = chosen_rows(8)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = update(network(), own)
+    tested = compare_with_span(network(), change, rows, 8, operations=3e6)
+    assert tested.matches is not None
+    assert compare_with_span(network(), change, rows, 8, operations=1e3).matches is None
+
+
 def test_too_few_decoys_say_nothing() -> None:
     own, others = chosen_rows(1)
     few = OwnRows(ROWS[own].double(), ROWS[others[:100]].double())

@@ -365,6 +365,7 @@ def test_another_network_than_the_guards_is_not_tried() -> None:
         ({"action": "block", "clip_norm": 1.0}, "with policy block; leave it out"),
         ({"action": "clip", "clip_norm": -1}, "clip_norm is a number above 0"),
         ({"delta": 0.0}, "delta lies between"),
+        ({"share": 1.0}, "share is 0 or more and below 1"),
     ],
 )
 def test_policies_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ _NEAREST = 1e-3  # share of decoys that may be as near to a span as a row that c
 _SIGNIFICANT = 2e-3  # probability up to which matches are not chance
 _SAME_ROW = 1e-6  # distance up to which encoded rows are copies
 _RIGHT_CELL = 0.05  # largest difference of an encoded cell of a record that was read right, in standard deviations
+_DECOMPOSED = 10.0  # operations of a singular value decomposition, in products of its three sizes
 _OUTSIDE = 1e-2  # share of a row's norm outside a span from which it certainly does not lie in it
 
 
@@ -102,7 +104,7 @@ class SpanTest:
 
     Attributes:
         matches: rows that lie nearer to the span of a layer's change than all but one in a thousand decoys; None where
-            every row lies in each layer's span, or decoys are too few, so that the test says nothing.
+            every row lies in each layer's span, layers are too wide or decoys too few, so that the test says nothing.
         contradicted: whether the layer that takes the rows changed in as many directions as there are records, and the
             rows do not lie in them: they are not those of the update, or are encoded in another way.
     """
@@ -111,7 +113,9 @@ class SpanTest:
     contradicted: bool
 
 
-def compare_with_span(module: nn.Module, change: Mapping[str, Tensor], own: OwnRows, records: int) -> SpanTest:
+def compare_with_span(
+    module: nn.Module, change: Mapping[str, Tensor], own: OwnRows, records: int, operations: float = math.inf
+) -> SpanTest:
     """Compare the client's rows and decoys with the span of each affine layer's change.
 
     A gradient of an affine layer is a sum over records of an error times the layer's input. Its rows span inputs of
@@ -121,7 +125,8 @@ def compare_with_span(module: nn.Module, change: Mapping[str, Tensor], own: OwnR
     those of decoys. Half of the decoys say how near is near, over all layers together; the others say how many rows are
     as near by chance. Layers whose change spans all of their inputs are left out: every row lies in them.
 
-    Distances of inner layers are those at the received model, also where a client takes several steps.
+    Distances of inner layers are those at the received model, also where a client takes several steps. Layers whose
+    decomposition would take more than so many ``operations`` are left out, too.
     """
     half = len(own.decoys) // 2
     sets = (own.decoys[:half], own.decoys[half:], own.rows)
@@ -130,7 +135,7 @@ def compare_with_span(module: nn.Module, change: Mapping[str, Tensor], own: OwnR
     contradicted = False
     for name, of_rows in inputs[2].items():
         layer = _change(name, change)
-        if layer is None or not bool(layer.any()):
+        if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
             continue
         values, directions = torch.linalg.svd(layer, full_matrices=False)[1:]
         precision = torch.finfo(change[f"{name}.weight"].dtype).eps

@@ -45,7 +45,7 @@ _OPERATIONS = 3e9
 _SAME = 100.0
 # Share of the message that its rounding may be for a match to say anything.
 _TELLING = 1e-2
-_EVERYTHING = "every row lies in the span of the update, or decoys are too few, so that own rows say nothing"
+_SILENT = "own rows say nothing: all rows lie in the span of the update, layers are too wide, or decoys too few"
 
 Form = Literal["weights", "difference", "gradient"]
 
@@ -274,9 +274,9 @@ class UpdateGuard:
         if guess is not None:
             read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
             why = f"{read} are among the records that the attack returned; {why}"
-        span = compare_with_span(model.module, changed, own, records)
+        span = compare_with_span(model.module, changed, own, records, self.seconds * _OPERATIONS)
         in_span = span.matches
-        why = f"{_EVERYTHING if in_span is None else f'{in_span} lie in the span of the update'}; {why}"
+        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update'}; {why}"
         if read is not None and read.significant:
             decision = "read"
         elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
