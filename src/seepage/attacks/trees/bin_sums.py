@@ -42,8 +42,8 @@ class BinSums:
     from them by numbers that they write into the derivatives. Each row is in one bin, and splits on the column say on
     which side. A point between these facts is sought by Douglas-Rachford splitting: in turn the nearest one that has
     the sums, and the nearest one whose rows are shares of bins. Under noise on the sums, one step of ridge regression
-    from the bins' own shares takes its place. A bin of a number stands for the public quantile in its middle. Bins that
-    are numbered at random are put in the order in which splits send them left, and categories in that of frequency.
+    from the bins' shares takes its place. A bin of a number stands for the public quantile in its middle. Bins that are
+    numbered at random are put in the order in which splits send them left, and categories in that of frequency.
 
     Attributes:
         steps: largest number of steps.
@@ -82,18 +82,16 @@ class BinSums:
 
     def _bins(self, equations: _BinEquations, sums: _Sums, allowed: _Allowed) -> Int[np.ndarray, " row"]:
         """Return the bin of each row."""
-        shares = allowed / np.maximum(allowed.sum(axis=1, keepdims=True), 1)
+        start = allowed * equations.shares(sums)
+        shares = start / np.maximum(start.sum(axis=1, keepdims=True), 1e-3)
         point = equations.nearest(shares, sums)
-        if equations.noise or not equations.sizes.size:
+        if equations.noise or not equations.number:
             return np.where(allowed, point, _NEVER).argmax(axis=1)
         offset = np.zeros_like(point)
-        whole = point.argmax(axis=1)
         for step in range(self.steps):
             shares = _as_shares(point + offset, allowed)
-            if step % _CHECKED_AFTER == 0:
-                whole = shares.argmax(axis=1)
-                if equations.have(whole, sums):
-                    break
+            if step % _CHECKED_AFTER == 0 and equations.have(shares.argmax(axis=1), sums):
+                break
             point = equations.nearest(shares - offset, sums)
             offset += point - shares
         return shares.argmax(axis=1)
@@ -104,7 +102,6 @@ class _BinEquations:
 
     def __init__(self, message: SumsMessage, records: int, noise: float) -> None:
         rows, places, values, sums = [], [], [], []
-        count = 0
         for tree in message.trees:
             children = np.bincount(tree.parents[tree.parents >= 0], minlength=len(tree.parents))
             for node, members in enumerate(tree.members):
@@ -114,29 +111,33 @@ class _BinEquations:
                 for derivative in range(2):
                     factors = tree.gradients[members, derivative]
                     norm = 1.0 if noise else max(float(np.linalg.norm(factors)), 1e-12)
-                    rows.append(np.full(len(members), count))
+                    rows.append(np.full(len(members), len(sums)))
                     places.append(members)
                     values.append(factors / norm)
                     sums.append(tree.sums[node, :, derivative] / norm)
-                    count += 1
-        self.noise = noise
+        self.noise, self.number = noise, len(sums)
         self.sums = np.stack(sums) if sums else np.zeros((0, int(message.starts[-1])))
         index = (np.concatenate(rows), np.concatenate(places)) if rows else (np.zeros(0, int), np.zeros(0, int))
-        self.matrix = csr_array((np.concatenate(values) if values else np.zeros(0), index), shape=(count, records))
-        self.sizes = np.arange(count)
+        self.matrix = csr_array((np.concatenate(values) if values else np.zeros(0), index), shape=(len(sums), records))
         # The smaller of the two matrices of products.
-        self.wide = count <= records
-        self.penalty = 0.0
-        if count:
+        self.wide = len(sums) <= records
+        if sums:
             products = (self.matrix @ self.matrix.T if self.wide else self.matrix.T @ self.matrix).toarray()
             mean = float(np.trace(products)) / len(products)
             # Shares of bins have a variance of about a tenth, whatever the column.
-            self.penalty = 10 * noise**2 if noise else _RIDGE * mean
-            self.factor = cho_factor(products + self.penalty * np.eye(len(products)))
+            penalty = 10 * noise**2 if noise else _RIDGE * mean
+            self.factor = cho_factor(products + penalty * np.eye(len(products)))
+
+    def shares(self, sums: _Sums) -> Float[np.ndarray, " bin"]:
+        """Return the share of rows in each bin: what fits noisy sums best, were nodes alike; without noise even."""
+        even = np.full(sums.shape[1], 1 / sums.shape[1])
+        fitted = np.maximum(self.matrix.sum(axis=1) @ sums, 0.0)
+        # A little of each bin is left to all rows.
+        return fitted / fitted.sum() + 1e-2 * even if self.noise and fitted.sum() > 0 else even
 
     def nearest(self, point: _Shares, sums: _Sums) -> _Shares:
         """Return the point nearest to another one that has the sums."""
-        if not self.sizes.size:
+        if not self.number:
             return point
         left = sums - self.matrix @ point
         if self.wide:

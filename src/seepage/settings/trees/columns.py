@@ -64,6 +64,8 @@ _TRAINING = Part(name="training")
 _SHOWN = ("trees", "depth", "learning_rate", "regularisation")
 # Rows where none are asked for, and the share of the table that they are at most, so that others test the trees.
 _ROWS, _MOST = 2_000, 0.8
+# Records whose labels are guessed at most, the first: all rows by all nodes would fill the memory.
+_GUESSED = 5_000
 # Share of the rows in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
 _SHARE, _FEWEST_REHEARSED = 0.25, 400
 # Rows and coins of a control, and its trees: enough for equations that determine the coins, and for known labels.
@@ -94,10 +96,11 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
             few = {name: min(getattr(spec, name), min(spec.rows) // 4) for name in known}
             self.spec = spec = with_fields(spec, few)
         for name in ("leaked", "known_labels"):
-            if getattr(spec, name) >= min(spec.rows):
+            guessed = min(spec.rows) if name == "leaked" else min(*spec.rows, _GUESSED)
+            if getattr(spec, name) >= guessed:
                 raise BadInputError(
-                    f"{name}={getattr(spec, name):,} records are known of {min(spec.rows):,}, so that none is left to "
-                    f"guess; give fewer ({name}), or more rows."
+                    f"{name}={getattr(spec, name):,} records are known of {guessed:,}, so that none is left to guess; "
+                    f"give fewer ({name}), or more rows."
                 )
         self.partition = partition_of(spec, data)
         refuse_class_attacks("trees", spec.attacks, data.schema.target)
@@ -272,10 +275,11 @@ class _Grown:
 
     def nodes(self) -> NodesView:
         """Return what the passive party sees; in the negative control, the nodes of other rows."""
-        schema, nodes, known = self.audit.partition.schemas[1], self.grown.nodes, self.audit.spec.known_labels
+        schema, known = self.audit.partition.schemas[1], self.audit.spec.known_labels
+        nodes = self.grown.nodes[:_GUESSED]
         if self.audit.swapped:
             nodes = torch.cat([nodes[:known], nodes[known:].roll(1, 0)])
-        own = encoder_of(schema).encode(self.cells[:, self.passive])
+        own = encoder_of(schema).encode(self.cells[:_GUESSED, self.passive])
         return NodesView(nodes[None], self.grown.tree_of, own[None].double())
 
     def knows_columns(self) -> FeatureKnowledge:
@@ -312,7 +316,7 @@ class _Grown:
     def labels_guessed(self, guess: LabelGuess, seconds: float) -> Outcome:
         """Return the figures of guessed labels, without those that the passive party knows."""
         target = self.audit.data.schema.target
-        return labels_outcome(target, self.labels[None], guess, self.audit.spec.known_labels, seconds)
+        return labels_outcome(target, self.labels[None, :_GUESSED], guess, self.audit.spec.known_labels, seconds)
 
 
 def partition_of(spec: TreesSpec, data: Dataset) -> Partition:
@@ -393,7 +397,8 @@ def _threat_model(spec: TreesSpec, data: Dataset, partition: Partition) -> tuple
         f"{', '.join(partition.schemas[1].names)}. It knows their schema and marginals, the order of bins unless they "
         "are shuffled, and no value at which a bin ends.",
         "The passive party is told the rows of each node that it sends sums for, and knows those on either side of its "
-        f"own splits. It is after the labels, of which it knows {spec.known_labels:,}.",
+        f"own splits. It is after the labels of {min(max(spec.rows), _GUESSED):,} rows, of which it knows "
+        f"{spec.known_labels:,}.",
         f"Baselines from own columns learn from {spec.leaked:,} records that the active party knows whole.",
         f"SecureBoost on {', '.join(f'{rows:,}' for rows in spec.rows)} rows of {data.name}, {len(data.all):,} rows: "
         f"{spec.trees} rounds, depth {spec.depth}, eta {spec.learning_rate:g}, lambda {spec.regularisation:g}, at most "
