@@ -140,8 +140,8 @@ def _row(audit: Audit, run: Run, figure: tuple[str, str | None], estimate: Estim
     gains: dict[str, Any] = {}
     if gained is not None:
         gain = gained.gain
-        gains = {"baseline": gained.reference.mean, "baseline_name": gained.baseline}
-        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high}
+        gains = {"baseline": gained.reference, "baseline_name": gained.baseline}
+        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high, "lift_std": gain.std}
     return ResultRow(
         setting=audit.setting,
         dataset=audit.about.dataset,
