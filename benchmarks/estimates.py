@@ -88,7 +88,7 @@ def summarise(path: Path) -> None:
     lines.loc[lines["proved"] == 1, "certainty"] = "proved"
     for place, some in lines.groupby(["attack", "dataset", "batch", "certainty"]):
         of = some.groupby("update")["right"].agg(["sum", "count"]).to_numpy()
-        share = ratio(torch.tensor(of[:, 0].copy()), torch.tensor(of[:, 1].copy()).double())
+        share = ratio(torch.tensor(of[:, 0].copy()), torch.tensor(of[:, 1].copy()).double(), float(place[2]))
         whole = (some["right"] == 1).mean()
         limits = "" if share.low is None or share.high is None else f" [{share.low:.3f}, {share.high:.3f}]"
         print(*place, f"{len(some)} records, {share.mean:.3f}{limits} of cells right, {whole:.3f} whole")

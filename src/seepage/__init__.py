@@ -18,6 +18,7 @@ from seepage.packages import installed, lazy_package
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
+    from seepage.advise.membership import membership
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
@@ -50,6 +51,7 @@ __all__ = [
     "capture",
     "guard",
     "isolated",
+    "membership",
     "models",
     "read_table",
     "recommend",

@@ -57,46 +57,13 @@ def points(difference: float | None) -> str:
     return "–" if difference is None else f"{100 * difference:+.1f}"
 
 
-def span(low: float | None, high: float | None, n: int | None = None) -> str:
-    """Return the interval of a rate in percent, nothing for a missing one.
-
-    Where all ``n`` victims agree, the interval shrinks to a point that claims too much. Its place takes the bound that
-    their number allows, see ``bounds_of_alike``. Differences have no such number.
-    """
+def span(low: float | None, high: float | None) -> str:
+    """Return the interval of a rate in percent, nothing for a missing one."""
     if low is None or high is None:
         return ""
-    same = alike(low, high)
-    if same and n is not None and 0 <= low <= 1:
-        low, high = bounds_of_alike(low, n)
-        if high >= 1:
-            return at_least(low)
-        if low <= 0:
-            return f"[at most {100 * high:.1f}]"
-    elif same:
-        return "[all alike]"
     # Ends are rounded as far as they stay outside: one above 0 or below 1 is not said to be there from within.
     first = percent(low).removesuffix("%") if low > _HALF else f"{100 * low:.1f}"
     return f"[{first}, {percent(high).removesuffix('%') if high < _HALF else f'{100 * high:.1f}'}]"
-
-
-def alike(low: float, high: float) -> bool:
-    """Return whether the ends of an interval are one point, up to the last digits."""
-    return abs(high - low) <= _ALMOST
-
-
-def at_least(low: float) -> str:
-    """Return the interval of a rate whose upper end is certainty."""
-    return f"[at least {percent(low).removesuffix('%')}]"
-
-
-def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
-    """Return bounds of the mean rate of victims of which n were measured and are alike.
-
-    Of further victims at most a share of 1 - 0.025^(1/n) differs (Clopper and Pearson, 97.5%); each of those may score
-    anything from 0 to 1.
-    """
-    same = 0.025 ** (1 / n)
-    return rate * same, 1 - (1 - rate) * same
 
 
 def how_many(number: int, name: str) -> str:

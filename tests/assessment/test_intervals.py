@@ -7,10 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from seepage.assessment import Estimate, Measurement, clustered, interval, paired, tau_b
-from seepage.assessment.intervals import CLUSTERS_FOR_INTERVAL, CLUSTERS_FOR_VERDICT, ratio, welch
+from seepage.assessment import Estimate, Measurement, interval, paired, tau_b
+from seepage.assessment.decision import upper_bound
+from seepage.assessment.intervals import difference, ratio, student
 from seepage.errors import BadInputError
 from tests.oracles import assessment as oracle
+from tests.rows import number
+
+RATE = (0.0, 1.0)
 
 
 def test_student_t_interval_from_a_printed_table():
@@ -22,24 +26,75 @@ def test_student_t_interval_from_a_printed_table():
         half = quantile * std / math.sqrt(5)
         assert (estimate.mean, estimate.n, estimate.std) == (3, 5, pytest.approx(std))
         assert (estimate.low, estimate.high) == (pytest.approx(3 - half, abs=1e-3), pytest.approx(3 + half, abs=1e-3))
+        assert student(3.0, std, 5, level) == (estimate.low, estimate.high)
+    assert student(0.5, 0.1, 1) is None
+    assert student(0.5, None, 5) is None
+    assert number(interval(values, bounds=(0.0, math.inf)).low) == pytest.approx(
+        3 - 2.776 * std / math.sqrt(5), abs=1e-3
+    )
 
 
-def test_the_interval_covers_the_mean_as_often_as_it_says():
+def test_student_s_interval_covers_a_normal_mean_as_often_as_it_says():
     rng = np.random.default_rng(0)
     samples = torch.from_numpy(rng.normal(2, 3, size=(2000, 6)))
-    covered = 0
-    for sample in samples:
-        estimate = interval(sample)
-        assert estimate.low is not None
-        assert estimate.high is not None
-        covered += estimate.low <= 2 <= estimate.high
+    found = [interval(sample) for sample in samples]
+    covered = sum(number(estimate.low) <= 2 <= number(estimate.high) for estimate in found)
     assert covered / 2000 == pytest.approx(0.95, abs=0.015)
 
 
-def test_rates_are_clipped_to_their_range():
-    estimate = interval(torch.tensor([0.0, 1.0]), bounds=(0.0, 1.0))
-    assert (estimate.low, estimate.high) == (0, 1)
-    assert not estimate.degenerate
+@given(st.lists(st.integers(0, 16), min_size=2, max_size=12))
+def test_intervals_of_rates_are_the_bounds_of_the_gate_on_both_sides(parts: list[int]) -> None:
+    values = torch.tensor(parts, dtype=torch.float64) / 16
+    found = interval(values, bounds=RATE)
+    assert found.high == pytest.approx(upper_bound(values), abs=1e-12)
+    # The lower bound is the upper one of what is missing to 1.
+    assert found.low == pytest.approx(1 - upper_bound(1 - values), abs=1e-12)
+    assert number(found.low) <= number(found.mean) <= number(found.high)
+    assert number(found.low) < number(found.high)
+    # On another range it is the same interval, moved and stretched.
+    moved = interval(3 * values - 2, bounds=(-2.0, 1.0))
+    assert (moved.low, moved.high) == (
+        pytest.approx(3 * number(found.low) - 2, abs=1e-9),
+        pytest.approx(3 * number(found.high) - 2, abs=1e-9),
+    )
+
+
+@pytest.mark.parametrize(("usual", "other", "share"), [(0.0, 0.9, 0.1), (1.0, 0.2, 0.05)])
+@pytest.mark.parametrize("n", [2, 3, 5, 20])
+def test_intervals_of_all_or_nothing_hold_the_truth_as_often_as_they_say(
+    usual: float, other: float, share: float, n: int
+) -> None:
+    # The probability of each number of other victims is known, so that the coverage is exact.
+    truth, covered, by_student = usual + share * (other - usual), 0.0, 0.0
+    for count in range(n + 1):
+        chance = float(stats.binom.pmf(count, n, share))
+        found = interval(torch.tensor([other] * count + [usual] * (n - count), dtype=torch.float64), bounds=RATE)
+        covered += chance * (number(found.low) <= truth <= number(found.high))
+        ends = student(found.mean, found.std, n)
+        assert ends is not None
+        by_student += chance * (ends[0] <= truth <= ends[1])
+    assert covered >= 0.95
+    assert by_student < 0.9
+
+
+def test_units_that_are_all_alike_have_an_interval():
+    # Twenty of twenty: half of the wealth is bet on each as a whole; Clopper and Pearson's bound is for counts alone.
+    estimate = interval(torch.ones(20), bounds=RATE)
+    assert 80 ** (-1 / 20) < number(estimate.low) < 0.025 ** (1 / 20)
+    assert (estimate.high, estimate.std) == (1, 0)
+    flat = interval(torch.full((7,), 0.1, dtype=torch.float64), bounds=RATE)
+    assert number(flat.low) < 0.1 < number(flat.high)
+    assert flat.mean == 0.1
+    # Nothing is known about others of a figure without bounds.
+    assert interval(torch.full((7,), 0.1, dtype=torch.float64)) == Estimate(0.1, None, None, 7, 0.0)
+
+
+def test_values_beyond_their_bounds_have_students_interval():
+    values = torch.tensor([0.5, 1.5, 1.0], dtype=torch.float64)
+    found, plain = interval(values, bounds=RATE), interval(values)
+    assert (found.low, found.high) == (max(0.0, number(plain.low)), 1.0)
+    rounded = torch.tensor([1.0 + 1e-9, 1.0], dtype=torch.float64)
+    assert interval(rounded, bounds=RATE).high == pytest.approx(1)
 
 
 def test_victims_without_a_value_are_left_out():
@@ -51,13 +106,7 @@ def test_victims_without_a_value_are_left_out():
 def test_one_victim_has_no_interval_and_none_has_no_mean():
     assert interval(torch.tensor([0.25, math.nan])) == Estimate(0.25, None, None, 1)
     assert interval(torch.tensor([math.nan])) == Estimate(None, None, None, 0)
-    assert not interval(torch.tensor([0.25])).degenerate
-
-
-def test_victims_that_all_agree_give_a_point_and_say_so():
-    estimate = interval(torch.full((7,), 0.1, dtype=torch.float64))
-    assert estimate == Estimate(0.1, 0.1, 0.1, 7, 0.0)
-    assert estimate.degenerate
+    assert interval(torch.tensor([0.25]), bounds=RATE) == Estimate(0.25, None, None, 1)
 
 
 def test_pairing_leaves_out_who_lacks_either_value_and_removes_what_both_share():
@@ -67,6 +116,11 @@ def test_pairing_leaves_out_who_lacks_either_value_and_removes_what_both_share()
     assert estimate.n == 3
     assert estimate.mean == pytest.approx(0.1)
     assert estimate.std == pytest.approx(0.01)
+    bounded = paired(hard + gain, hard, RATE)
+    assert (bounded.low, bounded.high) == (
+        pytest.approx(-upper_bound(-gain[:3])),
+        pytest.approx(upper_bound(gain[:3])),
+    )
 
 
 def test_pairing_different_victims_is_refused():
@@ -116,33 +170,31 @@ def test_the_kendall_interval_covers_the_known_tau_of_a_normal_pair():
     assert covered / 1500 == pytest.approx(0.95, abs=0.02)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_welch_is_scipys(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    first, second = draw.normal(0, 1, 5 + seed), draw.normal(1, 3, 9)
-    found = welch(interval(torch.from_numpy(first)), interval(torch.from_numpy(second)))
-    truth = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
-    assert found.mean == pytest.approx(second.mean() - first.mean())
-    assert (found.low, found.high) == (pytest.approx(truth.low), pytest.approx(truth.high))
+def test_differences_of_normal_means_hold_the_truth_as_often_as_they_say() -> None:
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(1000):
+        sides = (interval(torch.from_numpy(draw.normal(at, spread, 8))) for at, spread in ((0, 1), (1, 3)))
+        found = difference(*sides)
+        held += number(found.low) <= 1 <= number(found.high)
+    assert 0.94 <= held / 1000 <= 0.985
 
 
-def test_without_spread_or_value_there_is_no_interval() -> None:
-    one = interval(torch.tensor([0.5]))
-    several = interval(torch.tensor([0.5, 0.7]))
+def test_a_difference_needs_both_intervals() -> None:
+    one, several = interval(torch.tensor([0.5])), interval(torch.tensor([0.5, 0.7]))
     none = interval(torch.tensor([float("nan")]))
-    assert welch(one, several).low is None
-    assert welch(one, several).mean == pytest.approx(0.1)
-    assert welch(none, several).mean is None
-    alike = interval(torch.tensor([0.5, 0.5]))
-    assert (welch(alike, alike).low, welch(alike, alike).high) == (0, 0)
-    with pytest.raises(BadInputError, match="confidence level"):
-        welch(one, several, 1.0)
+    assert difference(one, several).low is None
+    assert difference(one, several).mean == pytest.approx(0.1)
+    assert difference(none, several).mean is None
+    alike = interval(torch.tensor([0.5, 0.5]), bounds=RATE)
+    found = difference(alike, alike)
+    assert number(found.low) < 0 < number(found.high)
 
 
 @given(st.lists(st.integers(0, 7), min_size=2, max_size=9))
 def test_a_ratio_over_equal_counts_is_a_mean(hits: list[int]) -> None:
     counts = torch.full((len(hits),), 7.0)
-    found, known = ratio(torch.tensor(hits) * 1.0, counts), interval(torch.tensor(hits) / 7.0, bounds=(0.0, 1.0))
+    found, known = ratio(torch.tensor(hits) * 1.0, counts, 7), interval(torch.tensor(hits) / 7.0, bounds=RATE)
     assert found.mean == pytest.approx(known.mean)
     assert found.low == pytest.approx(known.low, abs=1e-6)
     assert found.high == pytest.approx(known.high, abs=1e-6)
@@ -152,63 +204,20 @@ def test_intervals_of_ratios_hold_the_truth_as_often_as_they_say() -> None:
     draw = np.random.default_rng(0)
     held = 0
     for _ in range(400):
-        counts = draw.integers(5, 60, 30)
-        # Victims differ, so cells of one victim are not independent.
-        hits = draw.binomial(counts, draw.beta(6, 4, 30))
-        found = ratio(torch.from_numpy(hits * 1.0), torch.from_numpy(counts * 1.0))
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 0.6 <= found.high
-    assert 0.92 <= held / 400 <= 0.98
+        counts = draw.integers(5, 60, 5)
+        # All cells of a victim are right or none is: few clusters.
+        hits = counts * (draw.random(5) < 0.9)
+        found = ratio(torch.from_numpy(hits * 1.0), torch.from_numpy(counts * 1.0), 60)
+        held += number(found.low) <= 0.9 <= number(found.high)
+    assert held / 400 >= 0.95
+    with pytest.raises(BadInputError, match="at most 50 cells"):
+        ratio(torch.tensor([1.0]), torch.tensor([60.0]), 50)
 
 
-def _clusters(effects: np.ndarray, rng: np.random.Generator) -> list[torch.Tensor]:
-    """Return 40 answers, right or wrong, of each cluster."""
-    return [torch.from_numpy((rng.random(40) < one).astype(float)) for one in effects]
-
-
-@pytest.mark.parametrize("number", [3, 5])
-def test_intervals_over_few_clusters_hold_the_truth_as_often_as_they_say(number: int):
-    rng = np.random.default_rng(number)
-    held = {"clusters": 0, "units": 0}
-    for _ in range(1000):
-        values = _clusters(np.clip(0.7 + 0.08 * rng.standard_normal(number), 0, 1), rng)
-        for name, found in (("clusters", clustered(values)), ("units", interval(torch.cat(values)))):
-            assert found.low is not None
-            assert found.high is not None
-            held[name] += found.low <= 0.7 <= found.high
-    assert 0.935 <= held["clusters"] / 1000 <= 0.97
-    assert held["units"] / 1000 < 0.85
-
-
-def test_clusters_are_their_means_with_t_of_one_fewer_degrees_of_freedom():
-    # Quantile of Student's t at 0.975 for 2 degrees of freedom: 4.303.
-    values = [torch.tensor([0.0, 1.0]), torch.tensor([0.4]), torch.tensor([0.6, 0.6, math.nan])]
-    found = clustered(values)
-    assert (found.mean, found.n, found.std) == (pytest.approx(0.5), 3, pytest.approx(0.1))
-    half = 4.303 * 0.1 / math.sqrt(3)
-    assert (found.low, found.high) == (pytest.approx(0.5 - half, abs=1e-4), pytest.approx(0.5 + half, abs=1e-4))
-    assert clustered([10 * one for one in values], bounds=(4.5, 5.2)).high == 5.2
-
-
-def test_two_clusters_have_no_interval_and_those_without_values_do_not_count():
-    assert (CLUSTERS_FOR_INTERVAL, CLUSTERS_FOR_VERDICT) == (3, 5)
-    two = [torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]), torch.tensor([math.nan])]
-    found = clustered(two)
-    assert (found.mean, found.low, found.high, found.n) == (0.75, None, None, 2)
-    assert found.std == pytest.approx(math.sqrt(0.125))
-    alone = clustered([torch.tensor([0.0, 1.0, 1.0, math.nan])])
-    assert (alone.mean, alone.low, alone.n) == (pytest.approx(2 / 3), None, 1)
-    assert clustered([]) == Estimate(None, None, None, 0)
-    same = clustered([torch.tensor([1.0, 1.0]), torch.tensor([1.0]), torch.tensor([1.0])])
-    assert (same.low, same.high, same.degenerate) == (1, 1, True)
-
-
-def test_a_measurement_of_clusters_has_their_interval():
+def test_a_measurement_of_clusters_has_the_interval_of_their_means():
     clusters = tuple(torch.tensor(one, dtype=torch.float64) for one in ([0.2, 0.4], [0.6, 0.6], [0.9, 0.9]))
     values = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)
-    measured = Measurement("accuracy", None, values, True, (0.0, 1.0), clusters)
-    assert measured.estimate() == clustered(clusters, bounds=(0.0, 1.0))
-    lift = measured.less(Measurement("accuracy", None, values / 3, True, (0.0, 1.0)))
-    found, expected = lift.estimate(), interval(lift.values, bounds=(-1.0, 1.0))
-    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+    measured = Measurement("accuracy", None, values, True, RATE, clusters)
+    assert measured.estimate() == interval(values, bounds=RATE)
+    lift = measured.less(Measurement("accuracy", None, values / 3, True, RATE))
+    assert lift.estimate() == interval(lift.values, bounds=(-1.0, 1.0))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tests.rows
 from seepage.assessment.row import ResultRow
 from seepage.report.advice import what_to_do
 from seepage.report.result import AuditResult
@@ -22,8 +23,15 @@ def row(defense: str, mean: float, **values: Any) -> ResultRow:
     fields = {"attack": "listen", "metric": "accuracy", "kind": "attack", "n": 20, "baseline": 0.6, **values}
     low, high = max(0.0, mean - 0.02), min(1.0, mean + 0.02)
     lift = {} if fields["kind"] != "attack" else {"lift": mean - 0.6, "lift_low": low - 0.6, "lift_high": high - 0.6}
-    known = {"dataset": "coins", "protocol": "toss", "model": "none", "setting": "coins", "baseline_name": "heads"}
-    return ResultRow(**{**known, "defense": defense, "mean": mean, "low": low, "high": high, **lift, **fields})
+    known: dict[str, Any] = {
+        "batch_size": None,
+        "dataset": "coins",
+        "protocol": "toss",
+        "model": "none",
+        "setting": "coins",
+        "baseline_name": "heads",
+    }
+    return tests.rows.row(**{**known, "defense": defense, "mean": mean, "low": low, "high": high, **lift, **fields})
 
 
 def task(defense: str, mean: float, n: int = 5) -> ResultRow:
@@ -69,10 +77,11 @@ def test_without_a_figure_there_is_no_box() -> None:
 
 
 def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
-    wide = {"lift_low": -0.2, "lift_high": 0.25}
-    words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
-    assert words.startswith("Nothing is decided: little may be read. Audit more")
-    assert "(--repetitions) before changing anything" in words
+    # One whose units vary, and one of so few that alike ones show little.
+    for wide in ({"lift_low": -0.2, "lift_high": 0.25, "lift_std": 0.5}, {"lift_low": -0.2, "lift_high": 0.25}):
+        words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
+        assert words.startswith("Nothing is decided: little may be read. Audit more")
+        assert "(--repetitions) before changing anything" in words
 
 
 def test_without_a_defense_the_next_step_is_one() -> None:

@@ -102,8 +102,8 @@ def test_what_exists_is_shown(german: Report) -> None:
 
 def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
     alone = [row for row in german.rows if row.batch_size == 1]
-    strong = [replace(row, n=10, mean=0.95, low=0.9, baseline=0.5, lift=0.45) for row in alone]
-    weak = [replace(row, n=10, mean=0.95, low=0.7, baseline=0.5, lift=0.45) for row in alone]
+    strong = [replace(row, n=10, mean=0.95, std=0.07, baseline=0.5, lift=0.45) for row in alone]
+    weak = [replace(row, n=10, mean=0.95, std=0.35, baseline=0.5, lift=0.45) for row in alone]
     assert "So the attack works here." in read(render([replace(german, control=strong)], {}))["checks"]
     assert "the data are not shown to be safe" in read(render([replace(german, control=weak)], {}))["checks"]
     few = [replace(row, n=2) for row in weak]

@@ -19,7 +19,7 @@ from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding
 from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
-from seepage.text import percent, span
+from seepage.text import percent
 from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.results.test_verdict import row
 
@@ -64,7 +64,7 @@ def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
     assert "At batch size 8 the server reads 70.0% of all cells" in text
     assert "20.0 points more than the best baseline (random, 50.0%)" in text
     assert "25.0% of the records come back whole. Leakage: moderate." in text
-    assert "Clearly above the baseline, most of all: age (90%, baseline 30%)." in text
+    assert "Furthest above the baseline: age (90%, baseline 30%)." in text
     assert "Sensitive columns by leakage: high to total: age." in text
     assert "purpose" not in text
 
@@ -72,7 +72,7 @@ def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
 def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
     wide = row(lift=0.2, lift_low=0.01, lift_high=0.49)
     assert (
-        "Leakage: inconclusive. The interval lies in more than two tiers (2% to 98% of the gap): audit more"
+        "Leakage: inconclusive. The flips differ so much that more than two tiers are possible: audit more flips."
         in summary(result([wide]))
     )
     finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
@@ -105,10 +105,8 @@ def test_columns_above_a_baseline_do_not_contradict_an_attack_that_is_not() -> N
         row(column="purpose", mean=0.5, baseline=0.3, lift=0.2, lift_low=0.2, lift_high=0.2),
     ]
     text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07), *columns]))
-    assert "Clearly above the baseline" not in text
-    assert (
-        "Single columns whose interval lies above the baseline all the same: age (90%, baseline 30%); 2 columns" in text
-    )
+    assert "Furthest above the baseline" not in text
+    assert "Single columns lie above the baseline all the same: age (90%, baseline 30%); 2 columns" in text
     assert "purpose" not in text
 
 
@@ -182,15 +180,14 @@ def test_no_bound_of_the_closed_gap_is_above_all_of_it_and_almost_all_is_not_all
     assert "99 are read (10 flips, 95% interval 92 to 100)" in words
 
 
-def test_units_that_are_all_alike_have_the_same_bound_in_every_place() -> None:
-    alike = row(n=5, mean=1.0, low=1.0, high=1.0, lift=0.5, lift_low=0.43, lift_high=0.57)
+def test_units_that_are_all_alike_have_their_interval_in_every_place() -> None:
+    alike = row(n=5, mean=1.0, low=0.416, high=1.0, std=0.0, lift=0.5, lift_low=-0.12, lift_high=0.82, lift_std=0.0)
     flat = result([alike])
-    assert "the same for each [at least 47.8]" in summary(flat)
-    assert "95% interval" not in headline(flat).words
-    assert span(1.0, 1.0 - 1e-16, 5) == "[at least 47.8]"
-    cells = interval("95% interval").cell({"low": 1.0, "high": 1.0, "n": 5})
-    errors = interval("95% interval", scale=1.0).cell({"low": 1.0, "high": 1.0, "n": 5})
-    assert (cells.text, errors.text) == ("[at least 47.8]", "[all alike]")
+    assert "95% interval 41.6% to 100.0%" in summary(flat)
+    assert "100 are read (5 flips, 95% interval 0 to 100)" in headline(flat).words
+    cells = interval("95% interval").cell({"low": 0.416, "high": 1.0, "n": 5})
+    errors = interval("95% interval", scale=1.0).cell({"low": 0.416, "high": 1.0, "n": 5})
+    assert (cells.text, errors.text) == ("[41.6, 100.0]", "[0.416, 1]")
 
 
 @pytest.mark.parametrize(("rate", "shown"), [(0.9999, "99.9%"), (1e-5, "0.1%"), (1.0, "100.0%"), (0.0, "0.0%")])

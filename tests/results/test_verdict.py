@@ -48,7 +48,7 @@ def row(**changes: Any) -> ResultRow:
     ],
 )
 def test_a_narrow_interval_is_named_by_the_tier_that_it_lies_in(closed: float, tier: str) -> None:
-    found = verdict(row(baseline=0.0, lift=closed, lift_low=closed, lift_high=closed + 1e-9))
+    found = verdict(row(baseline=0.0, lift=closed + 2e-9, lift_low=closed + 1e-9, lift_high=closed + 3e-9))
     assert found.tier == tier
     assert found.high == pytest.approx(closed)
 
@@ -132,7 +132,7 @@ def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:
     assert verdict(row(baseline=1.0), row(metric="exact_match", mean=1.0, baseline=None)).tier == "total"
 
 
-@pytest.mark.parametrize("changes", [{"lift": None}, {"lift_high": None}, {"baseline": 1.0}, {"baseline": None}])
+@pytest.mark.parametrize("changes", [{"lift": None}, {"lift_std": None}, {"baseline": 1.0}, {"baseline": None}])
 def test_without_interval_or_room_above_guessing_there_is_no_tier(changes: dict[str, Any]) -> None:
     assert verdict(row(**changes)).tier == "inconclusive"
 

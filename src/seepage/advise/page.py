@@ -174,9 +174,7 @@ def _cells(record: Record) -> dict[str, str]:
     if record["task"] is not None and is_error(record["task_metric"]):
         cells["task"] = f"{record['task']:.4g}"
     elif record["task"] is not None:
-        cells["task"] = (
-            f"{percent(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
-        )
+        cells["task"] = f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
     rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
     numbers = {
         "cost": ("cost", "{:.2g}"),

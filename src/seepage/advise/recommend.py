@@ -17,6 +17,7 @@ from torch import nn
 
 from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, loss
 from seepage.assessment.decision import WHOLE, least_units
+from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe
 from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
@@ -449,9 +450,10 @@ class _Advisor:
     def _check_cost(self, given: Candidate) -> None:
         """Refuse a limit of the cost that is too small to be measured with these trainings."""
         task, most = given.task, self.wish.max_cost
-        if most is None or task is None or task.mean is None or task.low is None or task.high is None:
+        ends = None if task is None else student(task.mean, task.std, task.n)
+        if most is None or task is None or ends is None:
             return
-        half = (task.high - task.low) / 2
+        half = (ends[1] - ends[0]) / 2
         if task.n >= LEAST_TRAININGS and half > most:
             raise BadInputError(
                 f"a cost of {most:g} cannot be told from none: {task.n} trainings without a change differ by "

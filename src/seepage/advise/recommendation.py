@@ -173,7 +173,7 @@ class Recommendation:
             if error:
                 between = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
                 return f"{row.mean:.4g}{between}"
-            return f"{percent(row.mean)} {span(row.low, row.high, row.n)}".strip()
+            return f"{percent(row.mean)} {span(row.low, row.high)}".strip()
 
         judged = "" if min(task.n, before.n) >= LEAST_TRAININGS else f" The difference of {task.n} is not judged."
         return (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seepage.assessment.columns import auc, calibration_error, f1, measure_columns
     from seepage.assessment.entropy import Entropy
     from seepage.assessment.features import measure_features
-    from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
+    from seepage.assessment.intervals import Estimate, interval, paired, tau_b
     from seepage.assessment.kendall import Kendall
     from seepage.assessment.matched import Matched, match_records, scales
     from seepage.assessment.measurement import Lift, Measurement, Metric, best_baseline, lift
@@ -59,7 +59,6 @@ __all__ = [
     "best_baseline",
     "calibration_error",
     "certainties",
-    "clustered",
     "create",
     "f1",
     "interval",

@@ -28,6 +28,12 @@ WHOLE = 0.9
 # where all lifts are 0. A mixture's weights sum to 1.
 _BETS = np.append(np.sin(np.pi * (np.arange(60) + 0.5) / 120) ** 2, 1.0)
 _LOG_WEIGHTS = np.log(np.append(np.full(60, 1 / 120), 1 / 2))
+# Place of the bet that is closest to a half.
+_HALF = 30
+# Numbers this small are 0, and steps this small the last.
+_TINY, _CLOSE, _LITTLE = 1e-12, 1e-13, 1e-11
+# Newton's method takes about six steps.
+_STEPS = 100
 
 
 def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> float:
@@ -61,17 +67,55 @@ def shown_unclosed(scores: ArrayLike, baselines: ArrayLike, share: float, *, alp
 
 def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -> float:
     """Return the least limit that the mean lift is shown to be below; ``upper`` without units."""
-    threshold, sorted_lifts = _threshold(alpha), np.sort(_checked(lifts, -1.0, upper))
-    if not len(sorted_lifts) or sorted_lifts[0] == upper:
-        return float(upper)
-    # The wealth rises with the limit, from at most 1 at the mean.
-    low, high = float(sorted_lifts.mean()), float(upper)
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
-        if _log_wealth((upper - sorted_lifts) / (upper - middle)) >= threshold:
-            high = middle
-        else:
-            low = middle
-    return high
+    gaps = upper - _checked(lifts, -1.0, upper)
+    return float(upper - least_mean(gaps[:, None], alpha=alpha)[0])
+
+
+def least_mean(
+    values: NDArray[np.float64], rest: NDArray[np.float64] | None = None, *, alpha: float = ALPHA
+) -> NDArray[np.float64]:
+    """Return for each column of (unit, column) the largest number that the mean of its values is shown to be above.
+
+    Values are at least 0. With ``rest``, in [0, 1], the number is that of values against ``1 - rest``: the least ratio
+    of their means. 0 where all values are 0.
+
+    The log wealth of the bet against the number ``exp(-s)`` rises with ``s`` and is convex in it, so that Newton's
+    method comes down to its root from above, where the number is shown.
+
+    Example:
+        >>> least_mean(np.ones((20, 1))).round(3)
+        array([0.803])
+    """
+    threshold = _threshold(alpha)
+    # Smaller values count as 0, which shows less.
+    gains = np.where(values > _TINY, values, 0.0)
+    rests = np.zeros_like(gains) if rest is None else rest
+    # Sorted, so that the order of the units does not change a bit of a sum.
+    order = np.lexsort((rests, gains), axis=0)
+    gains, rests = np.take_along_axis(gains, order, 0), np.take_along_axis(rests, order, 0)
+    positive, bounds = gains > 0, np.zeros(gains.shape[1])
+    columns = np.flatnonzero(positive.any(0))
+    gains, rests, positive = gains[:, columns], rests[:, columns], positive[:, columns]
+    # One bet of about a half shows this much by itself.
+    bet, weight = _BETS[_HALF], _LOG_WEIGHTS[_HALF]
+    alone = np.where(positive, np.log(bet * np.where(positive, gains, 1.0)), math.log1p(-bet)).sum(0)
+    at = (threshold - weight - alone) / positive.sum(0)
+    bets = _BETS[:, None, None]
+    for _ in range(_STEPS):
+        grown = np.exp(at) * gains
+        factors = 1 + bets * (rests + grown - 1)
+        with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
+            wealths = np.log(factors).sum(1)
+        logs = mixture(wealths)
+        # Of such a bet nothing is left, and nothing grows.
+        slopes = (bets * grown / np.maximum(factors, _TINY)).sum(1)
+        step = (logs - threshold) / (np.exp(_LOG_WEIGHTS[:, None] + wealths - logs) * slopes).sum(0)
+        at -= np.maximum(step, 0.0)
+        if (step < _CLOSE).all():
+            break
+    # A little less, so that rounding never claims more than is shown.
+    bounds[columns] = np.exp(-at - _LITTLE)
+    return bounds
 
 
 def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:

@@ -4,6 +4,9 @@ An accountant bounds epsilon from above, if the code is right. Canaries bound it
 or left out by coin flips, and distinguished by the outcome. A lower bound above the accounted epsilon shows that noise
 is missing, or that something is not clipped record by record.
 
+Where the noise is not known to be normal, nothing but the definition of differential privacy may be used: a correct
+Laplace mechanism, read as a Gaussian one, seems to leak more than its epsilon.
+
 Sources: many canaries in one run, Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (NeurIPS
 2023); canaries that are gradients, and the reading of error rates as a Gaussian mechanism, Nasr et al., "Tight Auditing
 of Differentially Private Machine Learning" (USENIX Security 2023); the mechanism itself, Dong, Roth and Su, "Gaussian
@@ -12,7 +15,6 @@ Differential Privacy" (2022).
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +27,14 @@ from scipy.stats import beta, binom, norm
 from torch import Tensor, nn
 
 from seepage.defenses.accounting import gaussian_epsilon
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.model import Model
 from seepage.seeds import stream
 
-Bound = Literal["one run", "Gaussian", "any mechanism"]
+Reading = Literal["any", "gaussian"]
+Floats = NDArray[np.float64]
+# Ends of the rates of errors: observed ones, or the ends of their intervals against or for leakage.
+End = Literal["middle", "low", "high"]
 # Level of a two-sided interval, of which each one-sided bound takes half.
 _LEVEL = 0.95
 # Shares of the canaries that are guessed, the surest ones: few guesses are right where noise is strong.
@@ -48,7 +53,8 @@ Training = Callable[[NDArray[np.bool_]], ArrayLike]
 class EmpiricalEpsilon:
     """A lower bound of epsilon at a level of 97.5% from canaries, 0 where nothing is shown, and the theorem behind it.
 
-    ``epsilon`` disregards chance; None where every canary is told apart. ``high`` ends the 95% interval, if it ends.
+    ``epsilon`` disregards chance; None where every canary is told apart. ``high`` ends the 95% interval, where the
+    reading has an upper end: errors at one threshold bound nothing from above.
     """
 
     epsilon: float | None
@@ -56,7 +62,22 @@ class EmpiricalEpsilon:
     high: float | None
     delta: float
     canaries: int
-    bound: Bound
+    bound: Reading | Literal["one run"]
+
+    @property
+    def words(self) -> str:
+        """The bound and what it assumes, as a sentence."""
+        delta = f" at delta {self.delta:g}" if self.delta else ""
+        return (
+            f"Canaries show an epsilon of at least {self.low:.3g}{delta} (n={self.canaries:,}), {ASSUMED[self.bound]}."
+        )
+
+
+ASSUMED: dict[str, str] = {
+    "any": "whatever the mechanism is",
+    "gaussian": "if its noise is normal",
+    "one run": "in one training, whatever the mechanism is",
+}
 
 
 def one_run_bound(included: ArrayLike, scores: ArrayLike, delta: float) -> EmpiricalEpsilon:
@@ -97,15 +118,14 @@ def _chance(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     return min(1.0, whole + 2 * canaries * delta * steepest)
 
 
-def error_bound(
-    present: ArrayLike, absent: ArrayLike, delta: float, bound: Literal["Gaussian", "any mechanism"] = "Gaussian"
-) -> EmpiricalEpsilon:
+def error_bound(present: ArrayLike, absent: ArrayLike, delta: float, bound: Reading = "any") -> EmpiricalEpsilon:
     """Return the epsilon that many runs with and without one canary show, by Clopper-Pearson bounds of the errors.
 
-    Half of the scores choose a threshold, the other half tests it. ``Gaussian`` reads the error rates as those of a
-    Gaussian mechanism (Nasr et al.), which is tight where the noise is normal; ``any mechanism`` uses the definition of
-    differential privacy alone.
+    Half of the scores choose a threshold, the other half tests it. ``any`` uses the definition of differential privacy
+    alone, so that no correct mechanism is accused but by chance. ``gaussian`` reads the error rates as those of a
+    Gaussian mechanism (Nasr et al.). That is tight where the noise is normal, and wrong elsewhere.
     """
+    check_choice("bound", bound, Reading)
     _check_delta(delta)
     with_canary, without = (np.asarray(scores, dtype=np.float64) for scores in (present, absent))
     for scores in (with_canary, without):
@@ -113,57 +133,55 @@ def error_bound(
             raise BadInputError(
                 f"20 finite scores are expected at least, with the canary and without; got shape {scores.shape}."
             )
-    read = _as_gaussian if bound == "Gaussian" else _as_any
-    # Epsilon rises with mu, which takes no search.
-    telling = _mu if bound == "Gaussian" else functools.partial(_as_any, delta=delta)
+    normal = bound == "gaussian"
     # A threshold that lies in the middle of either half's errors.
     first, second = (with_canary[::2], without[::2]), (with_canary[1::2], without[1::2])
     places = np.quantile(np.concatenate(first), np.linspace(0.01, 0.99, 99))
-    threshold = max(places, key=lambda place: telling(*_rates(*first, place, "low")))
-    estimate, low, high = (read(*_rates(*second, threshold, end), delta) for end in ("middle", "low", "high"))
+    rates = _rates(*first, places, "low")
+    # Epsilon rises with mu, which takes no search.
+    telling = norm.isf(rates[0]) - norm.ppf(rates[1]) if normal else _as_any(*rates, delta)
+    threshold = places[[int(np.argmax(telling))]]
+    read = _as_gaussian if normal else _as_any
+    ends: tuple[End, End, End] = ("middle", "low", "high")
+    estimate, low, high = (float(read(*_rates(*second, threshold, end), delta)[0]) for end in ends)
     return EmpiricalEpsilon(
         estimate if math.isfinite(estimate) else None,
         low,
-        high if math.isfinite(high) else None,
+        high if normal and math.isfinite(high) else None,
         delta,
         len(with_canary) + len(without),
         bound,
     )
 
 
-def _rates(
-    present: NDArray[np.float64], absent: NDArray[np.float64], threshold: float, end: Literal["low", "middle", "high"]
-) -> tuple[float, float]:
-    """Return rates of false positives and false negatives: the observed ones, or both ends against or for leakage."""
-    rates = []
-    for wrong, n in ((int((absent > threshold).sum()), len(absent)), (int((present <= threshold).sum()), len(present))):
-        tail = (1 - _LEVEL) / 4
-        if end == "middle":
-            rates.append(wrong / n)
-        elif end == "low":
-            rates.append(1.0 if wrong == n else float(beta.ppf(1 - tail, wrong + 1, n - wrong)))
-        else:
-            rates.append(0.0 if wrong == 0 else float(beta.ppf(tail, wrong, n - wrong + 1)))
-    return rates[0], rates[1]
+def _rates(present: Floats, absent: Floats, thresholds: Floats, end: End) -> tuple[Floats, Floats]:
+    """Return rates of false positives and of false negatives at thresholds."""
+    positives = len(absent) - np.searchsorted(np.sort(absent), thresholds, side="right")
+    negatives = np.searchsorted(np.sort(present), thresholds, side="right")
+    return _rate(positives, len(absent), end), _rate(negatives, len(present), end)
 
 
-def _mu(positives: float, negatives: float) -> float:
-    return float(norm.isf(positives) - norm.ppf(negatives))
+def _rate(wrong: NDArray[np.int_], n: int, end: End) -> Floats:
+    tail = (1 - _LEVEL) / 4
+    if end == "middle":
+        return wrong / n
+    if end == "low":
+        return np.where(wrong == n, 1.0, beta.ppf(1 - tail, wrong + 1, np.maximum(n - wrong, 1)))
+    return np.where(wrong == 0, 0.0, beta.ppf(tail, np.maximum(wrong, 1), n - wrong + 1))
 
 
-def _as_gaussian(positives: float, negatives: float, delta: float) -> float:
-    mu = _mu(positives, negatives)
-    if not mu > 0:
-        return 0.0
-    return gaussian_epsilon(mu, delta) if math.isfinite(mu) else math.inf
+def _as_gaussian(positives: Floats, negatives: Floats, delta: float) -> Floats:
+    mus = (norm.isf(positives) - norm.ppf(negatives)).tolist()
+    return np.array(
+        [0.0 if not mu > 0 else gaussian_epsilon(mu, delta) if math.isfinite(mu) else math.inf for mu in mus]
+    )
 
 
-def _as_any(positives: float, negatives: float, delta: float) -> float:
-    best = 0.0
+def _as_any(positives: Floats, negatives: Floats, delta: float) -> Floats:
+    best = np.zeros(len(positives))
     for wrong, other in ((positives, negatives), (negatives, positives)):
-        right = 1 - other - delta
-        if right > 0:
-            best = max(best, math.inf if wrong == 0 else math.log(right / wrong))
+        with np.errstate(divide="ignore"):
+            best = np.maximum(best, np.log(np.maximum(1 - other - delta, 0.0)) - np.log(wrong))
     return best
 
 
@@ -175,13 +193,15 @@ def message_epsilon(
     batch_size: int = 8,
     messages: int = 5_000,
     seed: int = 0,
+    bound: Reading = "any",
 ) -> EmpiricalEpsilon:
     """Return the epsilon of one record in one message of a client, by canaries that are gradients.
 
     A model of one weight gives each record the gradient that its label asks for. All records but one point one way, all
     beyond the clipping bound; the canary points the other way and outweighs them all. Where each record is clipped by
     itself, it changes the sum by the bound; where the batch is clipped as a whole, by more. As many messages are sent
-    without the canary as with it.
+    without the canary as with it. ``bound`` says what is assumed of the noise, see ``error_bound``. Of ``n`` messages
+    no more than about ``log(n / 9)`` is shown without an assumption: 6.3 of 5,000.
     """
     check_count("batch_size", batch_size)
     check_count("messages", messages)
@@ -195,7 +215,7 @@ def message_epsilon(
     seeds = np.random.default_rng(stream(seed, 0, "canary")).integers(2**62, size=2 * messages).tolist()
     sent = defended(model, torch.ones(2 * messages, batch_size, 1), labels, seeds)
     scores = -sent["weight"].flatten(1)[:, 0].double().numpy()
-    return error_bound(scores[:messages], scores[messages:], delta)
+    return error_bound(scores[:messages], scores[messages:], delta, bound)
 
 
 def training_epsilon(train: Training, canaries: int, delta: float, seed: int = 0) -> EmpiricalEpsilon:

@@ -1,13 +1,14 @@
 """Estimates with intervals and counts: victims are the independent units, so that intervals are over them.
 
-Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows.
+Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows. Figures within known bounds
+have the betting intervals of ``assessment.decision``, which hold for any distribution of them. Others have Student's t.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,16 +17,19 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from seepage.assessment.decision import least_mean
 from seepage.errors import BadInputError
 
 PerVictim = Float[Tensor, " victim"]
 Range = tuple[float, float]
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
-CLUSTERS_FOR_INTERVAL = 3
-"""Fewest clusters (attack seeds, trainings with targets inside) over which there is an interval."""
-CLUSTERS_FOR_VERDICT = 5
-"""Fewest clusters over which an interval bears a verdict."""
+UNITS_FOR_VERDICT = 5
+"""Fewest units over which a figure bears a verdict."""
+# Share of the range by which rounding may take a figure beyond its bounds.
+_ROUNDING = 1e-6
+# Values of which the betting bounds are found together; each takes half a kilobyte.
+_VALUES_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,75 @@ class Estimate:
     n: int
     std: float | None = None
 
-    @property
-    def degenerate(self) -> bool:
-        """Whether all victims agree, so that the interval is a point and claims too much certainty."""
-        return self.low is not None and self.low == self.high
+
+def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None) -> Estimate:
+    """Return the mean over victims with its interval; NaN values are left out.
+
+    Within finite ``bounds`` each end is the betting bound of ``decision`` at half of the error. It holds for
+    independent victims of any distribution, and has a width even where all victims are alike. Without such bounds, or
+    where a value lies beyond them, it is Student's t interval (clipped to a bound), and none where all are alike.
+
+    Example:
+        >>> found = interval(torch.ones(20), bounds=(0.0, 1.0))
+        >>> found.mean, round(found.low, 3), found.high
+        (1.0, 0.803, 1.0)
+    """
+    return intervals([(values, bounds)], level)[0]
+
+
+def intervals(samples: Sequence[tuple[PerVictim, Range | None]], level: float = 0.95) -> list[Estimate]:
+    """Return ``interval`` of many figures, each with its bounds; together they take a fraction of the time."""
+    _check_level(level)
+    figures = [(values[~values.isnan()].double().cpu(), bounds) for values, bounds in samples]
+    scaled = [_scaled(valid, bounds) for valid, bounds in figures]
+    shares = _betting({share for share in scaled if share is not None}, level)
+    return [
+        _estimate(valid, bounds, None if share is None else shares[share], level)
+        for (valid, bounds), share in zip(figures, scaled, strict=True)
+    ]
+
+
+def _estimate(valid: PerVictim, bounds: Range | None, shares: Range | None, level: float) -> Estimate:
+    """Return the estimate of one figure, whose betting bounds are ``shares`` of its range."""
+    n = len(valid)
+    if n < 2:
+        return Estimate(float(valid[0]) if n else None, None, None, n)
+    alike = bool((valid == valid[0]).all())
+    # Summing and dividing again may miss the common value by a last digit.
+    mean, std = (float(valid[0]), 0.0) if alike else (float(valid.mean()), float(valid.std()))
+    low, high = bounds or (-math.inf, math.inf)
+    if shares is not None:
+        ends = low + shares[0] * (high - low), low + shares[1] * (high - low)
+        return Estimate(mean, min(mean, ends[0]), max(mean, ends[1]), n, std)
+    ends = student(mean, std, n, level)
+    if ends is None or alike:
+        return Estimate(mean, None, None, n, std)
+    return Estimate(mean, max(float(low), ends[0]), min(float(high), ends[1]), n, std)
+
+
+def _scaled(valid: PerVictim, bounds: Range | None) -> tuple[float, ...] | None:
+    """Return the values, sorted, as shares of their range; None for one value, or where they have no such range."""
+    if len(valid) < 2 or bounds is None or not math.isfinite(bounds[1] - bounds[0]):
+        return None
+    shares = (valid - bounds[0]) / (bounds[1] - bounds[0])
+    if bool(((shares < -_ROUNDING) | (shares > 1 + _ROUNDING)).any()):
+        return None
+    return tuple(shares.clamp(0, 1).sort().values.tolist())
+
+
+def _betting(samples: Collection[tuple[float, ...]], level: float) -> dict[tuple[float, ...], Range]:
+    """Return both betting bounds of the mean of each sample in [0, 1]."""
+    by_size: dict[int, list[tuple[float, ...]]] = {}
+    for sample in samples:
+        by_size.setdefault(len(sample), []).append(sample)
+    bounds = {}
+    for n, own in by_size.items():
+        together = max(1, _VALUES_AT_ONCE // n)
+        for some in (own[i : i + together] for i in range(0, len(own), together)):
+            values = np.array(some).T
+            low, short = (least_mean(side, alpha=(1 - level) / 2) for side in (values, 1 - values))
+            bounds |= dict(zip(some, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
+    return bounds
 
 
 @cache
@@ -56,81 +125,75 @@ def _quantile(probability: float, freedom: int) -> float:
     return float(stats.t.ppf(probability, freedom))
 
 
-def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None) -> Estimate:
-    """Return the mean over victims with its Student-t interval, clipped to ``bounds``; NaN values are left out.
+def student(mean: float | None, std: float | None, n: int, level: float = 0.95) -> Range | None:
+    """Return Student's t interval of a mean; None for fewer than two victims. Where all are alike it is a point.
 
-    Where all values are equal the interval is the point itself: it knows no variation beyond the sample's.
+    It holds where victims vary as a normal distribution does. That is the form of printed tables, and of verdicts.
     """
-    _check_level(level)
-    valid = values[~values.isnan()].double().cpu()
-    n = len(valid)
-    if n == 0:
-        return Estimate(None, None, None, 0)
-    if n == 1:
-        return Estimate(float(valid[0]), None, None, 1)
-    if bool((valid == valid[0]).all()):
-        # Summing and dividing again may miss the common value by a last digit.
-        value = float(valid[0])
-        return Estimate(value, value, value, n, 0.0)
-    mean, std = float(valid.mean()), float(valid.std())
+    if mean is None or std is None or n < 2:
+        return None
     half = _quantile((1 + level) / 2, n - 1) * std / math.sqrt(n)
-    low, high = mean - half, mean + half
-    if bounds is not None:
-        low, high = max(low, float(bounds[0])), min(high, float(bounds[1]))
-    return Estimate(mean, low, high, n, std)
+    return mean - half, mean + half
 
 
-def paired(values: PerVictim, baseline_values: Float[Tensor, " other"]) -> Estimate:
-    """Return the mean of ``values - baseline_values`` over victims with its interval; NaN values are left out."""
+def paired(values: PerVictim, baseline_values: Float[Tensor, " other"], bounds: Range | None = None) -> Estimate:
+    """Return the mean of ``values - baseline_values`` over victims with its interval; NaN values are left out.
+
+    ``bounds`` are those of the values on both sides.
+    """
     if len(values) != len(baseline_values):
         raise BadInputError(
             f"a paired difference needs the same victims on both sides, got {len(values)} and "
             f"{len(baseline_values)}; assess attack and baseline on the same transcript."
         )
-    return interval(values.double().cpu() - baseline_values.double().cpu())
+    between = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
+    return interval(values.double().cpu() - baseline_values.double().cpu(), bounds=between)
 
 
-def ratio(hits: PerVictim, counts: PerVictim, level: float = 0.95) -> Estimate:
-    """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval that resamples victims, not cells.
+def ratio(hits: PerVictim, counts: PerVictim, most: float, level: float = 0.95) -> Estimate:
+    """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval over victims, not cells.
 
-    The cells of a victim are not independent of each other, so the interval is that of a ratio estimate:
-    Student's t on the residuals ``hits - rate * counts`` (Cochran, "Sampling Techniques", 1977, section 6.4).
+    The cells of a victim are not independent of each other. The interval is the betting interval of the ratio of two
+    means: that the rate is ``r`` is the same as a mean of 0 of ``hits - r * counts``, which lies within known bounds.
+
+    Args:
+        hits: number of hits of each victim, at most its count.
+        counts: number of counted cells of each victim.
+        most: largest count that a victim can have at all, never the largest one seen.
     """
     _check_level(level)
-    counted = counts > 0
-    hit, count = hits[counted].double().cpu(), counts[counted].double().cpu()
-    n = len(count)
+    hit, count = hits.double().cpu(), counts.double().cpu()
+    if bool((count > most).any()):
+        raise BadInputError(f"a victim has at most {most:g} cells, got {float(count.max()):g}.")
+    total, n = float(count.sum()), int((count > 0).sum())
     if n == 0:
         return Estimate(None, None, None, 0)
-    rate = float(hit.sum() / count.sum())
+    rate = float(hit.sum()) / total
     if n == 1:
         return Estimate(rate, None, None, 1)
     # Scaled by the mean count, residuals are in the unit of the rate.
-    std = math.sqrt(float(((hit - rate * count) / count.mean()).square().sum()) / (n - 1))
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * std / math.sqrt(n)
-    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), n, std)
+    std = math.sqrt(float(((hit - rate * count)[count > 0] / (total / n)).square().sum()) / (n - 1))
+    sides = torch.stack([hit, count - hit], dim=1).numpy() / most
+    rest = 1 - torch.stack([count, count], dim=1).numpy() / most
+    low, short = least_mean(sides, rest, alpha=(1 - level) / 2)
+    return Estimate(rate, min(rate, float(low)), max(rate, 1 - float(short)), n, std)
 
 
-def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
-    """Return the difference ``second - first`` of two means over different victims, with Welch's t interval.
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return the difference ``second - first`` of two figures over different victims, with an interval from theirs.
 
-    On the same victims use ``paired``: this interval ignores that a victim is easy or hard for both, and is usually
-    too wide for them. ``n`` is the smaller count.
+    The distances from the figures to their ends are added in squares (Zou and Donner, "Construction of confidence
+    intervals about effect measures", 2008), so that it holds for whatever theirs hold. On the same victims use
+    ``paired``: this interval ignores that a victim is easy or hard for both. ``n`` is the smaller count.
     """
-    _check_level(level)
     n = min(first.n, second.n)
     if first.mean is None or second.mean is None:
         return Estimate(None, None, None, n)
-    difference = second.mean - first.mean
-    if first.std is None or second.std is None or n < 2:
-        return Estimate(difference, None, None, n)
-    parts = [estimate.std**2 / estimate.n for estimate in (first, second) if estimate.std is not None]
-    total = sum(parts)
-    if total == 0:
-        return Estimate(difference, difference, difference, n)
-    freedom = total**2 / sum(part**2 / (estimate.n - 1) for part, estimate in zip(parts, (first, second), strict=True))
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(total)
-    return Estimate(difference, difference - half, difference + half, n)
+    mean = second.mean - first.mean
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return Estimate(mean, None, None, n)
+    below = math.hypot(second.mean - second.low, first.high - first.mean)
+    return Estimate(mean, mean - below, mean + math.hypot(second.high - second.mean, first.mean - first.low), n)
 
 
 def tau_b(x: PerVictim, y: PerVictim, level: float = 0.95) -> Estimate:
@@ -159,16 +222,3 @@ def tau_b(x: PerVictim, y: PerVictim, level: float = 0.95) -> Estimate:
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.95 for 95%.")
-
-
-def clustered(values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: Range | None = None) -> Estimate:
-    """Return the mean over clusters of their means, with Student's t interval over these means.
-
-    Units of a cluster (target models that were attacked with the same shadow models) are not independent, so that an
-    interval over units would be too narrow. With K - 1 degrees of freedom for K clusters this one holds the truth in
-    95% of cases where their effects are normal, and in 88 to 91% where they are skewed. A bootstrap of clusters and
-    units does so in 82 to 89% of cases for 2 to 5 clusters.
-    """
-    means = [float(valid.double().mean()) for value in values if len(valid := value[~value.isnan()])]
-    estimate = interval(torch.tensor(means, dtype=torch.float64), level, bounds)
-    return estimate if estimate.n >= CLUSTERS_FOR_INTERVAL else replace(estimate, low=None, high=None)

@@ -32,6 +32,7 @@ class ResultRow:
         n: number of victims behind the figure.
         baseline: the best baseline's mean on the same metric, column and victims.
         lift: paired mean of the gain over that baseline.
+        lift_std: unbiased standard deviation of the gain over victims.
         kind: ``attack``, ``baseline``, or ``about`` for a measurement of the set-up itself, such as the accuracy of the
             network or the epsilon of a defense.
         status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
@@ -59,6 +60,7 @@ class ResultRow:
     lift: FiniteFloat | None = None
     lift_low: FiniteFloat | None = None
     lift_high: FiniteFloat | None = None
+    lift_std: FiniteFloat | None = None
     seconds_per_victim: FiniteFloat | None = None
     kind: RowKind = "attack"
     status: str = "ok"
@@ -97,7 +99,7 @@ class ResultRow:
             raise FieldError(first["loc"], f"{first['msg']}, got {first['input']!r}.") from error
 
 
-_MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge")
+_MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge", "lift_std")
 _NAMES = [field.name for field in fields(ResultRow)]
 # Derived from the kind, for readers of the files.
 FIELDS = (*_NAMES[: _NAMES.index("kind")], "is_attack", *_NAMES[_NAMES.index("kind") :])

@@ -210,9 +210,9 @@ def measure_utility(
     records = batch_size * clients
     rows, test, test_rows = held_out(dataset, recipe, records, seed)
     how = (defense, seed, recipe.optimiser, local, shuffle, clients)
-    training = _Training(model, encoder, dataset.train, rows, batch_size, *how)
+    training = SimulatedTraining(model, encoder, dataset.train, rows, batch_size, *how)
     steps = recipe.steps(model, len(rows), records, local)
-    rate = _best_rate(training, recipe, steps)
+    rate = best_rate(training, recipe, steps)
     starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
     training_labels, labels = dataset.train.labels[rows], test.labels[test_rows]
     courses: list[Float[Tensor, " training"]] = []
@@ -264,6 +264,7 @@ def utility_row(
         lift=gained[0],
         lift_low=gained[1],
         lift_high=gained[2],
+        lift_std=estimate.std,
         kind="about",
         status="diverged" if utility.diverged else "ok",
         seed=seed,
@@ -281,7 +282,9 @@ def privacy_row(task: ResultRow) -> ResultRow | None:
     privacy = task.settings["privacy"]
     if privacy is None:
         return None
-    none = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    none = dict.fromkeys(
+        ("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high", "lift_std")
+    )
     mean = privacy["epsilon"]
     return dataclasses.replace(task, metric="epsilon", mean=mean, status="ok", settings=privacy, **none)
 
@@ -308,8 +311,8 @@ def held_out(
 
 
 @dataclass(frozen=True)
-class _Training:
-    """Common data of all trainings of a measurement."""
+class SimulatedTraining:
+    """Training of a network on defended messages: what all trainings of a measurement have in common."""
 
     model: Model
     encoder: Encoder
@@ -447,7 +450,7 @@ def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[T
     return courses[int(means.argmax() if metric == "task_accuracy" else means.argmin())]
 
 
-def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
+def best_rate(training: SimulatedTraining, recipe: Recipe, steps: int) -> float:
     """Return the rate whose training ends with the least loss on training rows, the smaller one of equals."""
     rates = sorted(recipe.rates(training.local))
     if len(rates) == 1:
@@ -457,14 +460,15 @@ def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
     chosen = training.rows[torch.randperm(len(training.rows), generator=generator)[:_ROWS_TO_CHOOSE]]
     encoded = training.encoder.encode(training.table.cells[chosen].to(training.encoder.mean.device))
     labels = training.table.labels[chosen].to(encoded.device)
-    outputs = _outputs(training.model, learnt, encoded)
+    outputs = network_outputs(training.model, learnt, encoded)
     losses = torch.stack([mean_loss(training.model.head, output, labels) for output in outputs]).double()
     return rates[int(losses.nan_to_num(nan=torch.inf).argmin())]
 
 
-def _outputs(
+def network_outputs(
     model: Model, learnt: dict[str, Tensor], encoded: Float[Tensor, "record encoded"]
 ) -> Float[Tensor, "training record output"]:
+    """Return the outputs of each trained network, by parameters and running statistics as ``run`` returns them."""
     module = copy.deepcopy(model.module).eval()
     with torch.no_grad():
         return vmap(lambda own: call(module, own, encoded))(learnt)
@@ -480,7 +484,7 @@ def score_trainings(
     """Return each training's accuracy or root mean squared error, NaN where outputs are not finite."""
     scored, finite = [], []
     for own, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
-        outputs = _outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
+        outputs = network_outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
         truth = true.to(outputs.device)
         finite.append(outputs.isfinite().flatten(1).all(1))
         if model.head == "softmax":

@@ -109,10 +109,7 @@ def _show_figures(console: Console, comparison: Comparison, title: str, records:
         if defended:
             cells.append(Text(clean(record["defense"] or "", 32)))
         cells.append(Text(clean(record["attack"] or "", 32)))
-        cells += [
-            Text(f"{percent(s['mean'])} {span(s['low'], s['high'], s['n'])}".strip())
-            for s in (record["a"], record["b"])
-        ]
+        cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (record["a"], record["b"])]
         gained = f"{points(record['difference'])} {span(record['difference_low'], record['difference_high'])}".strip()
         cells.append(Text(gained, style="bold" if record["clear"] else ""))
         rows.append(cells)

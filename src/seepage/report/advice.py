@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from seepage.assessment.intervals import student
 from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
@@ -190,7 +191,9 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     unclear = [
         record
         for record in attacked
-        if gravest(record["tier"]) in UNKNOWN and record["closed"] is not None and record["closed"] < ENOUGH
+        if record["closed"] is not None
+        and record["closed"] < ENOUGH
+        and (gravest(record["tier"]) in UNKNOWN or (record["upper"] or 1.0) >= ENOUGH)
     ]
     waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
@@ -244,8 +247,8 @@ def _cost_of_task(task: Record | None, before: Record | None) -> str:
     by = f"{change:+.3g}" if error else f"{points(change)} points"
     if min(task["task_n"], before["task_n"]) < LEAST_TRAININGS:
         return f"Its {name} is {now}, without it {then}; of fewer than {LEAST_TRAININGS} trainings this is not judged."
-    apart = task["task_low"] is not None and before["task_low"] is not None
-    apart = apart and (task["task_high"] < before["task_low"] or before["task_high"] < task["task_low"])
+    ends, ends_before = _typical_ends(task), _typical_ends(before)
+    apart = ends[1] < ends_before[0] or ends_before[1] < ends[0]
     clearly = "" if apart else ", which these trainings do not tell from none"
     words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
     if not _useless(task, before):
@@ -265,5 +268,10 @@ def _learnt(task: Record) -> bool:
     """Return whether the task is learnt better than by the best constant answer, as far as the trainings tell."""
     if task["task_baseline"] is None:
         return True
-    low, high = (task[end] if task[end] is not None else task["task"] for end in ("task_low", "task_high"))
+    low, high = _typical_ends(task)
     return high < task["task_baseline"] if is_error(task["task_metric"]) else low > task["task_baseline"]
+
+
+def _typical_ends(task: Record) -> tuple[float, float]:
+    """Return the ends of Student's t interval of a task, over trainings; the figure itself without one."""
+    return student(task["task"], task["task_std"], task["task_n"]) or (task["task"], task["task"])

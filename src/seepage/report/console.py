@@ -304,7 +304,7 @@ def _cells(result: AuditResult, score: ResultRow, tier: str, between: str = " ")
     best = "" if score.baseline is None else f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
     return [
         Text(result.marked(score.attack), style="" if attacks else "dim"),
-        Text(f"{_plain(score.mean)}{between}{span(score.low, score.high, score.n)}".strip()),
+        Text(f"{_plain(score.mean)}{between}{span(score.low, score.high)}".strip()),
         Text(best),
         points(score.lift) if attacks else "",
         Text(tier, style=_STYLES[gravest(tier)]) if attacks and tier else "",
@@ -404,9 +404,7 @@ def costs_table(result: AuditResult) -> Table | None:
                 _MISSING if k is None else f"{k:.4g}" for k in (record["task"], record["task_baseline"])
             )
         else:
-            learnt = (
-                f"{_plain(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
-            )
+            learnt = f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
             baseline = _plain(record["task_baseline"])
         table.add_row(
             *([str(record["batch_size"])] if sized else []),

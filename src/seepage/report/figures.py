@@ -380,7 +380,7 @@ def _color(i: int) -> str:
 def _between(record: Record) -> str:
     if record["low"] is None:
         return "(no interval)"
-    return span(record["low"], record["high"], record.get("n"))
+    return span(record["low"], record["high"])
 
 
 def _errors(

@@ -176,7 +176,8 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
             cells = within.sum(axis=1)
             if cells.any():
                 ends = {"from": position / BINS, "to": (position + 1) / BINS}
-                figures = {"certainty": float(certainty[within].mean()), **_share((right & within).sum(axis=1), cells)}
+                rate = _share((right & within).sum(axis=1), cells, within.shape[1])
+                figures = {"certainty": float(certainty[within].mean()), **rate}
                 records.append({"kind": kind, "bin": position, **ends, **figures, "cells": int(cells.sum())})
     return records
 
@@ -336,13 +337,14 @@ def rarity(evidence: Evidence) -> list[Record]:
         if within.any():
             right = (evidence.right & within[..., None]).sum(axis=(1, 2))
             ends = {"from": float(rare[within].min()), "to": float(rare[within].max())}
-            figures = _share(right, within.sum(axis=1) * width)
+            figures = _share(right, within.sum(axis=1) * width, within.shape[1] * width)
             records.append({"quarter": position + 1, **ends, **figures, "records": int(within.sum())})
     return records
 
 
-def _share(right: np.ndarray, cells: np.ndarray) -> Record:
-    estimate = ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
+def _share(right: np.ndarray, cells: np.ndarray, most: int) -> Record:
+    """Return the share of right cells; a unit has at most so many."""
+    estimate = ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)), most)
     return {name: getattr(estimate, name) for name in ("mean", "low", "high", "n")}
 
 
@@ -362,7 +364,7 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
         learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
         if learnt:
             row = learnt[0]
-            task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "n", "baseline")}
+            task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "std", "n", "baseline")}
             records.append({**record, "task": row.mean, **task, **_guarantee(row, about)})
     return records
 

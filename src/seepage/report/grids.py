@@ -10,7 +10,7 @@ from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.results.verdict import GRAVITY, gravest
-from seepage.text import alike, at_least, bounds_of_alike, clean, percent, points, span
+from seepage.text import clean, percent, points, span
 
 LONGEST = 80
 NUMBER = "number"
@@ -117,32 +117,10 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
         if record[low] is None or record[high] is None:
             return GridCell(MISSING, None, "missing")
         if scale == 100.0:
-            # A difference has no count, and no bound of its own where all victims are alike.
-            count = record.get(low.replace("low", "n"))
-            least = closed_of_alike(record) if (low, high) == ("closed_low", "upper") else None
-            text = span(record[low], record[high], count) if least is None else at_least(least)
-            return GridCell(text, float(record[low]))
-        if record[low] == record[high]:
-            return GridCell("[all alike]", float(record[low]))
+            return GridCell(span(record[low], record[high]), float(record[low]))
         return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
 
     return Column(title, cell)
-
-
-def closed_of_alike(record: Record) -> float | None:
-    """Return the least closed gap that repetitions which are all alike show; None where they differ.
-
-    Example:
-        >>> alike = {"closed_low": 1.0, "upper": 1.0, "mean": 1.0, "low": 1.0, "high": 1.0, "n": 10, "baseline": 0.5}
-        >>> round(closed_of_alike(alike), 3)
-        0.383
-    """
-    own = record["label"] if record.get("by_label") and record.get("label") else record
-    baseline = own["baseline"] or 0.0
-    if record["closed_low"] is None or not alike(record["closed_low"], record["upper"]) or baseline >= 1:
-        return None
-    least, _ = bounds_of_alike(own["mean"], own["n"])
-    return (least - baseline) / (1 - baseline)
 
 
 def tier(title: str, key: str = "tier") -> Column:

@@ -237,8 +237,9 @@ def canary_words(records: Sequence[Record]) -> list[str]:
         return []
     broken = [record for record in bounded if record["measured_low"] > record["message_epsilon"]]
     words = [
-        "Canaries bound the epsilon of one message from below, by what the defense's own code sends. Where the bound "
-        "is above the closed form, noise or clipping is not what it is said to be."
+        "Canaries bound the epsilon of one message from below, by what the defense's own code sends. They are read as "
+        "those of normal noise, as is the closed form. Where the bound is above it, noise or clipping is not what it "
+        "is said to be."
     ]
     if broken:
         names = listed([clean(record["defense"], 60) for record in broken])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
+from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record, row_of, setting_of
-from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, MORE_STEPS, UPPER_BOUNDS, Finding
 from seepage.results.verdict import (
@@ -27,7 +26,7 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import alike, clean, listed, lowered, percent, span
+from seepage.text import clean, listed, lowered, percent
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -35,12 +34,12 @@ _MANY = 0.5
 _ALWAYS_RIGHT = "baseline always right"
 NOT_REACHED = "not reached"
 _READING = (
-    "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
-    "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
-    "neighbours are both named; beyond that it is inconclusive. It is incomplete where little was found, but a default "
-    "attack or its positive control is missing. It is total also where half of all records come back "
-    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified. These are "
-    "the attacks that were run; a better one may exist."
+    "Leakage is the share of the gap between the best baseline and certainty that the attack closes: none below 5%, "
+    "low below 20%, moderate below 50%, high below 90%, else total. Two neighbours are both named where the measured "
+    "units vary that much; beyond that it is inconclusive. Intervals hold for units of any kind, so that those of few "
+    "are wide. It is incomplete where little was found, but a default attack or its positive control is missing. It is "
+    "total also where half of all records come back whole in two repetitions or more, and half of those that no "
+    "baseline gets whole, or any is certified. These are the attacks that were run; a better one may exist."
 )
 
 
@@ -89,11 +88,8 @@ def _of_missed(result: AuditResult, record: Record) -> str:
         return ""
     what = "labels" if record["by_label"] else "cells" if about.trials is None else "trials"
     units = f"{n} {result.audit.spec.unit}{'s' if n != 1 else ''}"
-    least = closed_of_alike(record)
-    if record["upper"] is None or (least is not None and least <= 0):
+    if record["upper"] is None:
         sure = f"{units}, too few to say how sure that is"
-    elif least is not None:
-        sure = f"{units} show at least {_in_hundred(least)}"
     else:
         low, high = _in_hundred(record["closed_low"]), round(100 * max(0.0, record["upper"]))
         sure = f"{units}, 95% interval {low} to {high}"
@@ -113,7 +109,7 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
         return [f"Incomplete: {result.missing(setting_of(record))}."]
     if tier != INCONCLUSIVE:
         return []
-    if record["n"] < CLUSTERS_FOR_VERDICT:
+    if record["n"] < UNITS_FOR_VERDICT:
         return [_too_few(record["n"], unit)]
     place = (*setting_of(record), record["attack"])
     for finding in result.all_findings:
@@ -208,12 +204,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
     rated = verdict(score, exact, findings, proved)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
-    if score.low is None:
-        between = ""
-    elif alike(score.low, score.high or 0.0):
-        between = f", the same for each {span(score.low, score.high, score.n)}"
-    else:
-        between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
+    between = "" if score.low is None else f", 95% interval {percent(score.low)} to {percent(score.high)}"
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
     text += _beside_baseline(score)
@@ -272,7 +263,7 @@ def _beside_baseline(score: ResultRow) -> str:
 
 def _too_few(n: int, unit: str) -> str:
     few = f"One {unit} allows" if n == 1 else f"{n} {unit}s allow"
-    return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
+    return f"{few} no verdict: audit {UNITS_FOR_VERDICT} or more."
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
@@ -293,7 +284,7 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
 
 def _ends(rated: Verdict) -> str:
     """Return both ends of the closed gap where they tell more than the tier does."""
-    if rated.low is None or rated.high is None or rated.low == rated.high or rated.tier in (*UNKNOWN, *TIERS):
+    if rated.low is None or rated.high is None or rated.tier in (*UNKNOWN, *TIERS):
         return ""
     return f" ({percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
 
@@ -305,12 +296,11 @@ def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
         return "No baseline was run, so there is nothing to compare with: add one."
     if score.baseline >= 1:
         return "The best baseline is always right already."
-    if score.n < CLUSTERS_FOR_VERDICT:
+    if score.n < UNITS_FOR_VERDICT:
         return _too_few(score.n, unit)
-    if rated.low is not None and rated.high is not None and rated.low != rated.high:
-        ends = f"{percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap"
-        return f"The interval lies in more than two tiers ({ends}): audit more {unit}s."
-    return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
+    if score.lift_std:
+        return f"The {unit}s differ so much that more than two tiers are possible: audit more {unit}s."
+    return f"All {score.n} {unit}s are alike, which does not show how much others differ: audit more."
 
 
 def _of_columns(
@@ -319,13 +309,13 @@ def _of_columns(
     columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
     ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
-    if exposed := [_column(row) for row in ranked if _is_clear(row)][:_COLUMNS]:
+    if exposed := [_column(row) for row in ranked if _is_named(row)][:_COLUMNS]:
         # Of many columns some exceed the baseline by chance, which shows where all of them together do not.
         some = f"{len(columns)} columns were looked at, of which a few may do so by chance"
         sentences.append(
-            f"Single columns whose interval lies above the baseline all the same: {listed(exposed)}; {some}."
+            f"Single columns lie above the baseline all the same: {listed(exposed)}; {some}."
             if unclear
-            else f"Clearly above the baseline, most of all: {listed(exposed)}."
+            else f"Furthest above the baseline: {listed(exposed)}."
         )
     tiers: dict[str, list[str]] = {}
     for row in ranked:
@@ -340,9 +330,10 @@ def _of_columns(
     return sentences
 
 
-def _is_clear(row: ResultRow) -> bool:
-    # Where all units are alike the interval is a point, which claims too much.
-    return row.lift_low is not None and row.lift_high is not None and 0 < row.lift_low < row.lift_high
+def _is_named(row: ResultRow) -> bool:
+    # A screen, no claim: columns are named that exceed the baseline by more than their units vary.
+    ends = student(row.lift, row.lift_std, row.n)
+    return ends is not None and 0 < ends[0] < ends[1]
 
 
 def _column(row: ResultRow) -> str:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 import torch
 
 from seepage.assessment import Estimate, paired
+from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
 from seepage.reproduce.causes import NO_SPAN, NONE_OF_OURS, SOMETHING_ELSE, WIDE_PRINT, cause_of
 from seepage.reproduce.table import Place, PublishedTable, Reading, TableAudit, Unit
@@ -82,7 +83,7 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
         place = audit.place(label, row.metric, at, "label" if row.column == about.target else row.column)
         ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
         cell = replace(
-            beside(table, run, place, row.metric, ours, about.rows),
+            beside(table, run, place, row.metric, _as_printed(ours, table.metrics[row.metric]), about.rows),
             guess=row.baseline,
             guess_name=row.baseline_name,
             lift=row.lift,
@@ -111,9 +112,19 @@ def compare_tuned(
         place = audit.place(points[0].label, "accuracy", at)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, recovered in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = beside(audit.table, name, place, "accuracy", recovered.estimate, about.rows)
+            ours = _as_printed(recovered.estimate, audit.table.metrics["accuracy"])
+            cell = beside(audit.table, name, place, "accuracy", ours, about.rows)
             cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, at))
     return cells
+
+
+def _as_printed(ours: Estimate, reading: Reading) -> Estimate:
+    """Return an estimate with Student's t interval, the form of printed tables and of the judgement beside them."""
+    ends = student(ours.mean, ours.std, ours.n)
+    if ends is None:
+        return ours
+    rate = reading.unit == "percent"
+    return replace(ours, low=max(0.0, ends[0]) if rate else ends[0], high=min(1.0, ends[1]) if rate else ends[1])
 
 
 def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
@@ -216,12 +227,13 @@ class Gain:
 
 def gain(metric: str, place: Place, ours: Run, other: Run) -> Gain:
     """Return how much ``ours`` scored above ``other`` on the same victims."""
-    values = [
-        next(measured.values for measured in run.measured if (measured.metric, measured.column) == (metric, None))
+    figures = [
+        next(measured for measured in run.measured if (measured.metric, measured.column) == (metric, None))
         for run in (ours, other)
     ]
     both = sorted({*ours.units} & {*other.units})
     first, second = (
-        torch.stack([v[run.units.index(unit)] for unit in both]) for v, run in zip(values, (ours, other), strict=True)
+        torch.stack([figure.values[run.units.index(unit)] for unit in both])
+        for figure, run in zip(figures, (ours, other), strict=True)
     )
-    return Gain(place, paired(first, second))
+    return Gain(place, paired(first, second, figures[0].bounds))

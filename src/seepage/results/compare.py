@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 
 from seepage.assessment.decision import ALPHA, more_units, shown_above, shown_below, upper_bound
-from seepage.assessment.intervals import Estimate, welch
+from seepage.assessment.intervals import Estimate, difference
 from seepage.assessment.row import Record, ResultRow
 from seepage.errors import BadInputError
 from seepage.results.gate import Decision, Outcome
@@ -235,8 +235,8 @@ def _judged(
 def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     """Compare the figures of two runs, matched by all fields that take more than one value within a run.
 
-    Differences are second less first, with Welch's interval, since results hold no single victims; on the same victims
-    it is usually too wide.
+    Differences are second less first, with an interval from those of both, since results hold no single victims; on the
+    same victims it is usually too wide.
     """
     facts = [[_facts(figure) for figure in run.figures] for run in (first, second)]
     varying = [
@@ -305,7 +305,7 @@ def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], Re
 def _record(first: ResultRow, second: ResultRow) -> Record | None:
     if first.mean is None and second.mean is None:
         return None
-    gained = welch(_estimate(first), _estimate(second))
+    gained = difference(_estimate(first), _estimate(second))
     clear = gained.low is not None and gained.high is not None and not gained.low <= 0 <= gained.high
     return {
         **{name: getattr(first, name) for name in ("batch_size", "defense", "attack", "metric", "column")},
@@ -314,8 +314,7 @@ def _record(first: ResultRow, second: ResultRow) -> Record | None:
         "difference": gained.mean,
         "difference_low": gained.low,
         "difference_high": gained.high,
-        # Where all victims are alike the interval is a point that claims too much.
-        "clear": clear and gained.low != gained.high,
+        "clear": clear,
     }
 
 
@@ -378,14 +377,12 @@ def in_words(comparison: Comparison) -> list[str]:
         parts = [f"{label(record)} {100 * record['difference']:+.1f} points" for record in clear[:6]]
         words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
     else:
-        words.append(
-            "No accuracy over all cells differs clearly: every interval of a difference includes zero or has no width."
-        )
+        words.append("No accuracy over all cells differs clearly: every interval of a difference includes zero.")
     words.append(
         "Both runs attacked the same victims; the intervals of differences take them as different ones and are usually "
         "too wide."
         if comparison.same_victims
-        else "The runs attacked different victims or numbers of them; intervals of differences are Welch's."
+        else "The runs attacked different victims or numbers of them; intervals of differences join those of both."
     )
     return words
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from seepage.assessment import Estimate, Lift, Measurement, lift
+from seepage.assessment import Estimate, Lift, Measurement
+from seepage.assessment.measurement import estimates, gained
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
@@ -112,14 +113,14 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
+    shown = [measured for measured in run.measured if measured.metric != WRONG]
+    telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
+    lifts = [gained(measured, compared) if tells else None for measured, tells in zip(shown, telling, strict=True)]
+    gains = iter(estimates([lift[2] for lift in lifts if lift is not None]))
     rows = []
-    for measured in run.measured:
-        if measured.metric == WRONG:
-            continue
-        telling = compares and audit.about.scale(measured.metric).higher_leaks is not None
-        gained = lift(measured, compared) if telling else None
-        estimate = measured.estimate()
-        rows.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))
+    for measured, estimate, lift in zip(shown, estimates(shown), lifts, strict=True):
+        gain = None if lift is None else Lift(*lift[:2], next(gains))
+        rows.append(_row(audit, run, (measured.metric, measured.column), estimate, gain))
         if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
             rows.extend(
                 _row(audit, run, (metric, None), _derived(function, estimate), None)
@@ -140,8 +141,8 @@ def _row(audit: Audit, run: Run, figure: tuple[str, str | None], estimate: Estim
     gains: dict[str, Any] = {}
     if gained is not None:
         gain = gained.gain
-        gains = {"baseline": gained.reference.mean, "baseline_name": gained.baseline}
-        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high}
+        gains = {"baseline": gained.reference, "baseline_name": gained.baseline}
+        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high, "lift_std": gain.std}
     return ResultRow(
         setting=audit.setting,
         dataset=audit.about.dataset,

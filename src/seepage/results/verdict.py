@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seepage.assessment.decision import WHOLE
-from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
+from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.finding import INCOMPLETE as MISSING
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding
@@ -29,14 +29,29 @@ def tier_of(closed: float) -> Tier:
 def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] = "lift") -> float | None:
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
-    None without a baseline or the field, or where the best baseline is always right. An attack that is right in every
-    unit closes all of the gap in each, however much the baseline differs between them. No end of an interval lies above
+    None without a baseline or the field, or where the best baseline is always right. No end of an interval lies above
     certainty.
     """
     end: float | None = getattr(row, field)
     if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:
         return None
-    return 1.0 if row.mean is not None and row.mean >= 1 else min(1.0, end / (1 - row.baseline))
+    return min(1.0, end / (1 - row.baseline))
+
+
+def typical_ends(row: ResultRow) -> tuple[float, float] | None:
+    """Return the closed gap at both ends of Student's t interval of the lift, which names the tiers; None without one.
+
+    It tells where the lift lies if units vary as a normal distribution does. Both ends are the same where all are
+    alike. An attack that is right in every unit closes all of the gap in each, however much the baseline differs
+    between them.
+    """
+    ends = student(row.lift, row.lift_std, row.n)
+    if ends is None or closed_gap(row) is None:
+        return None
+    if row.mean is not None and row.mean >= 1:
+        return 1.0, 1.0
+    gap = 1 - (row.baseline or 0.0)
+    return min(1.0, ends[0] / gap), min(1.0, ends[1] / gap)
 
 
 def is_whole(exact: ResultRow | None) -> bool:
@@ -76,10 +91,11 @@ _MILD = ("none", "low")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on the leakage from the interval of an attack's lift, see ``verdict`` for its tiers.
+    """Verdict on the leakage from an attack's lift, see ``verdict`` for its tiers.
 
-    ``closed`` is (score - best baseline) / (1 - best baseline), with its 95% interval: 0 is guessing, 1 is certainty.
-    ``because`` is the finding that took the tier away or made it a lower bound.
+    ``closed`` is (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty. ``low`` and ``high`` are
+    the ends of its 95% interval, those of the lift over the baseline's mean. They hold for any distribution and are
+    wider than what names the tiers. ``because`` is the finding that took the tier away or made it a lower bound.
     """
 
     tier: str
@@ -104,25 +120,24 @@ def verdict(
 ) -> Verdict:
     """Return the verdict on an accuracy.
 
-    The tiers are those in which the 95% interval of the closed gap lies: ``none`` below 0.05, ``low`` below 0.2,
-    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``; two neighbours are both named. The verdict is ``total``
-    also where any record is certified, or half of all records come back whole (see ``tiers.is_whole``) in two
-    repetitions or more. It is ``inconclusive`` without an interval, with fewer than five repetitions, where all of them
-    are alike, where the best baseline is always right, or where an error finding concerns the row, or where the
-    interval lies in more than two tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a
-    default attack or its positive control is missing, and ``inconclusive`` if a stronger attack was not tried; other
-    tiers are then ``at least`` that. An interval that lies in ``total`` stands against a finding: what was read, was
-    read.
+    The tiers are those in which the closed gap lies at both ends of ``typical_ends``: ``none`` below 0.05, ``low``
+    below 0.2, ``moderate`` below 0.5, ``high`` below 0.9, else ``total``; two neighbours are both named. The verdict is
+    ``total`` also where any record is certified, or half of all records come back whole (see ``tiers.is_whole``) in two
+    repetitions or more. It is ``inconclusive`` with fewer than five repetitions, where all of them are alike, where the
+    best baseline is always right, or where an error finding concerns the row, or where the ends lie in more than two
+    tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a default attack or its positive
+    control is missing, and ``inconclusive`` if a stronger attack was not tried; other tiers are then ``at least`` that.
+    Ends that lie in ``total`` stand against a finding: what was read, was read.
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     ends = (closed, low, high)
     if (is_whole(exact) and row.n > 1) or (certified is not None and (certified.mean or 0) > 0):
         return Verdict("total", *ends)
-    blocked = blocking(findings, row)
-    if low is None or high is None or row.n < CLUSTERS_FOR_VERDICT:
+    blocked, typical = blocking(findings, row), typical_ends(row)
+    if typical is None or row.n < UNITS_FOR_VERDICT:
         return Verdict(INCONCLUSIVE, *ends, blocked)
-    lowest, highest = tier_of(low), tier_of(high)
-    if lowest != "total" and (blocked is not None or low == high):
+    lowest, highest = map(tier_of, typical)
+    if lowest != "total" and (blocked is not None or typical[0] == typical[1]):
         return Verdict(INCONCLUSIVE, *ends, blocked)
     weaker = first(findings, row, lambda finding: finding.code in LOWER_BOUNDS)
     missing = first(findings, row, lambda finding: finding.code == MISSING)

@@ -165,7 +165,7 @@ class About:
         size: name of the number of records behind a message.
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on the attacker's view and knowledge, the deployment and the unit.
-        limits: sentences on parts of the network that no attack solves exactly, for the headline.
+        limits: sentences on what figures are restricted to, for the headline.
         rounds: number of rounds in which the same units are attacked.
         label: name of the column of labels, where they are a secret with a verdict of its own; None where they are not.
         marks: marks that tables print behind the names of attacks and defenses that differ from their publication.

@@ -20,6 +20,7 @@ import tests.rows
 from seepage import datasets, protocols, registry
 from seepage.assessment import interval
 from seepage.assessment.evidence import Evidence
+from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct
@@ -28,7 +29,7 @@ from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
 from seepage.results.checks.finding import SEVERITIES, Finding, Where, explanation
 from seepage.results.checks.strength import _by_place
 from seepage.results.rows import rows_of
-from seepage.results.verdict import tier_of, verdict
+from seepage.results.verdict import tier_of, typical_ends, verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.seeds import seeded
@@ -117,7 +118,7 @@ def test_worse_than_guessing() -> None:
     [finding] = found("SEEP001", facts([lost]))
     assert (finding.severity, finding.where) == ("error", (Where(8, "none", "tableak"),))
     assert "-10.0 points of accuracy against mode" in finding.message
-    assert found("SEEP001", facts([replace(lost, lift_high=0.0)])) == []
+    assert found("SEEP001", facts([row(lift=-0.1, lift_low=-0.21)])) == []
     assert verdict(lost, findings=[finding]).tier == "inconclusive"
     assert verdict(lost).tier == "none"
 
@@ -138,7 +139,7 @@ def test_what_the_control_leaves_out_may_lose_beside_an_attack_that_works() -> N
     [finding] = found("SEEP001", facts([lost, beside], [works]))
     assert (finding.severity, finding.where) == ("warning", (Where(8, "noise", "dlg"),))
     elsewhere = replace(beside, defense="more noise")
-    broken = replace(works, low=0.7)
+    broken = row(mean=0.9, low=0.7)
     for others, control in ([elsewhere], [works]), ([beside], [broken]), ([beside], None):
         assert [finding.severity for finding in found("SEEP001", facts([lost, *others], control))] == ["error"]
 
@@ -302,7 +303,7 @@ def test_no_control() -> None:
     [
         ({"lift_low": 0.02}, True),
         ({"lift_low": 0.11}, False),
-        ({"lift_low": -0.4, "lift_high": -0.1}, False),
+        ({"lift": -0.25, "lift_low": -0.4}, False),
         ({"lift_low": 0.15, "lift_high": 0.15}, True),
         ({"lift": 0.5, "lift_low": 0.5, "lift_high": 0.5}, False),
         ({"lift_low": None, "lift_high": None}, False),
@@ -334,10 +335,12 @@ def test_wide_intervals_of_sensitive_columns_are_counted() -> None:
 def test_an_interval_is_too_wide_exactly_where_its_ends_have_different_tiers(
     baseline: float, low: float, width: float, n: int
 ) -> None:
-    made = row(baseline=baseline, lift_low=low, lift_high=low + width, n=n)
-    ends = {tier_of(end / (1 - baseline)) for end in (low, low + width)}
-    if made.lift_low != made.lift_high:
-        assert len(found("SEEP006", facts([made]))) == (len(ends) > 1)
+    made = row(baseline=baseline, lift=low + width, lift_low=low, n=n)
+    ends = typical_ends(made)
+    assert ends is not None
+    assert ends == pytest.approx([min(1.0, end / (1 - baseline)) for end in (low, low + 2 * width)], abs=1e-9)
+    if ends[0] != ends[1]:
+        assert len(found("SEEP006", facts([made]))) == (tier_of(ends[0]) != tier_of(ends[1]))
 
 
 def test_few_victims() -> None:
@@ -607,7 +610,7 @@ def test_nothing_to_compare_with() -> None:
 
 
 def test_errors_come_first() -> None:
-    many = [row(n=2, lift=-0.1, lift_low=-0.2, lift_high=-0.1, knowledge={"labels": "true"})]
+    many = [row(n=2, lift=-0.2, lift_low=-0.3, knowledge={"labels": "true"})]
     findings = run_checks(facts(many, control=[row(mean=0.1)]))
     assert [finding.code for finding in findings] == ["SEEP001", "SEEP004", "SEEP007", "SEEP030", "SEEP013"]
     ranks = [SEVERITIES.index(finding.severity) for finding in findings]
@@ -700,7 +703,7 @@ def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> N
 def test_an_attack_that_finds_what_is_not_there_does_so_beyond_chance(
     lift: float | None, low: float | None, n: int, fires: bool
 ) -> None:
-    nothing = row(lift=lift, lift_low=low, lift_high=None, n=n)
+    nothing = row(lift=lift, lift_low=low, n=n)
     findings = found("SEEP021", replace(facts(), negative=[nothing]))
     assert [finding.where for finding in findings] == [(Where(attack="tableak"),)] * fires
     # A baseline or another metric is no attack's accuracy.
@@ -716,9 +719,9 @@ def test_sound_audits_are_hardly_ever_taken_for_faulty_ones(units: int) -> None:
     for _ in range(2000):
         gained = torch.from_numpy(rng.binomial(20, 0.5, units) / 20 - 0.5)
         estimate = interval(gained)
-        guessing = row(lift=estimate.mean, lift_low=estimate.low, n=units)
-        fired += exceeds_by_more_than_chance(guessing)
-        above += (estimate.low or 0.0) > 0
+        fired += exceeds_by_more_than_chance(row(lift=estimate.mean, lift_std=estimate.std, n=units))
+        ends = student(estimate.mean, estimate.std, units)
+        above += ends is not None and ends[0] > 0
     assert above > 30
     assert fired <= 10
 

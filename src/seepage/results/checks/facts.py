@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from seepage import registry
-from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
+from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
@@ -160,7 +159,7 @@ class Facts:
         measured = max((row.n for row in own if (row.metric, row.batch_size, row.defense) == here), default=0)
         if measured == 0:
             return "not run"
-        if measured < CLUSTERS_FOR_VERDICT:
+        if measured < UNITS_FOR_VERDICT:
             unit = self.audit.spec.unit
             return f"on {measured} {unit}{'s' if measured != 1 else ''}"
         # A setting without a positive control cannot pass one.
@@ -200,11 +199,12 @@ def _of_all(row: ResultRow, column: str | None) -> bool:
 
 
 def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float | None:
-    """Return the share of the gap that an attack closed in a control, or that the ``low`` end of its accuracy closes.
+    """Return the share of the gap that an attack closed in a control, or closes at the low end of Student's interval.
 
     Guessing may be right in every cell of so small a sample; an attack that is too has closed all there was.
     """
-    value: float | None = getattr(row, end)
+    ends = student(row.mean, row.std, row.n)
+    value = row.mean if end == "mean" else None if ends is None else ends[0]
     if value is None or row.baseline is None:
         return None
     if row.baseline >= 1:
@@ -213,14 +213,17 @@ def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float
 
 
 def leaks(row: ResultRow) -> bool:
-    """Return whether an attack works: the lower end in the positive control closes more than ``LEAKED`` of the gap."""
+    """Return whether an attack works: in the positive control it closes more than ``LEAKED`` of the gap.
+
+    It does so at the lower end of Student's t interval: what is planted is alike in all of so few units.
+    """
     closed = control_share(row, "low")
     return closed is not None and closed > LEAKED
 
 
 def broken(row: ResultRow) -> bool:
     """Return whether a row of the positive control shows its attack not to work; of few units, the mean counts."""
-    if row.n >= CLUSTERS_FOR_VERDICT:
+    if row.n >= UNITS_FOR_VERDICT:
         return not leaks(row)
     closed = control_share(row)
     return closed is None or closed <= LEAKED
@@ -229,13 +232,10 @@ def broken(row: ResultRow) -> bool:
 def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
     """Return whether an attack on messages that carry nothing exceeds the best baseline beyond chance.
 
-    One 95% interval in forty lies above zero by chance, and an audit has several. So the lower end is that of a
-    one-sided interval of 99.9%, shared by all attacks that are looked at, by Student's t.
+    The lower end is that of a one-sided interval of 99.9%, shared by all attacks that are looked at, by Student's t.
     """
-    if row.lift is None or row.lift_low is None or row.n < 2 or row.lift <= 0:
-        return False
-    wider = stats.t.ppf(1 - _FALSE_ALARMS / rows, row.n - 1) / stats.t.ppf(0.975, row.n - 1)
-    return bool(row.lift - wider * (row.lift - row.lift_low) > 0)
+    ends = student(row.lift, row.lift_std, row.n, 1 - 2 * _FALSE_ALARMS / rows)
+    return ends is not None and ends[0] > 0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
+from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.facts import (
     NO_CONTROL,
@@ -18,7 +18,7 @@ from seepage.results.checks.facts import (
     in_words,
 )
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
-from seepage.results.verdict import closed_gap, is_whole, settings, strongest_row, tier_of
+from seepage.results.verdict import is_whole, settings, strongest_row, tier_of, typical_ends
 from seepage.run.runner import Run
 from seepage.text import how_many, listed, points
 from seepage.wire.horizontal import NOT_TRIED
@@ -26,7 +26,7 @@ from seepage.wire.horizontal import NOT_TRIED
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
 def below_baseline(facts: Facts) -> Iterator[Fault]:
-    """The interval of the lift lies wholly below zero, so that figures show nothing about the message's leakage.
+    """The lift lies below zero by more than its units vary, so that figures show nothing about the message's leakage.
 
     A working defense has the same effect, so there it is a warning, as long as the positive control shows that the
     attack works. Where the control leaves the attack out, another attack on the same messages has to be shown to work.
@@ -34,7 +34,8 @@ def below_baseline(facts: Facts) -> Iterator[Fault]:
     working = {(row.batch_size, row.defense) for row in facts.scores if facts.works(row.attack)}
     by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
-        if row.lift_high is not None and row.lift_high < 0:
+        ends = student(row.lift, row.lift_std, row.n)
+        if ends is not None and ends[1] < 0:
             untried = facts.control is not None and facts.control_row(row.attack) is None
             shown = facts.works(row.attack) or (untried and (row.batch_size, row.defense) in working)
             excused = row.defense != "none" and shown
@@ -43,7 +44,7 @@ def below_baseline(facts: Facts) -> Iterator[Fault]:
         where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
         cases = [
             f"{place(concerned, facts.size)}: {points(row.lift)} points of accuracy against {row.baseline_name} "
-            f"(95% interval {points(row.lift_low)} to {points(row.lift_high)})"
+            f"(n={row.n})"
             for concerned, row in zip(where, rows, strict=True)
         ]
         after = (
@@ -75,7 +76,6 @@ def control_failed(facts: Facts) -> Iterator[Fault]:
     if failed:
         cases = [
             f"{row.attack} reads {share(row.mean or 0.0)} of the {'cells' if row.column is None else 'labels'}"
-            + (" (no interval)" if row.low is None else f" ({share(row.low)} at the lower end of the interval)")
             + " where the best baseline gives "
             + ("no figure" if row.baseline is None else share(row.baseline))
             for row in failed
@@ -126,7 +126,7 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
         yield Fault(
             f"{_by_place(facts.gaps, facts.size)}. Little leakage is shown only by all attacks of the default that "
             "apply, on at "
-            f"least {CLUSTERS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
+            f"least {UNITS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
             f"{what_helps}",
             where,
         )
@@ -151,11 +151,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Fault]:
     looked_at = facts.of_nothing
     rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
     if rows:
-        cases = [
-            f"{row.attack}: {points(row.lift)} points over {row.baseline_name} (95% interval from "
-            f"{points(row.lift_low)})"
-            for row in rows
-        ]
+        cases = [f"{row.attack}: {points(row.lift)} points over {row.baseline_name} (n={row.n})" for row in rows]
         # A measurement of the audit itself stands for all attacks of its configuration.
         where = [Where(attack=row.attack) if row.is_attack else Where(row.batch_size, row.defense) for row in rows]
         yield Fault(
@@ -267,9 +263,9 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
 _FEW_VICTIMS = 5
 
 
-@check("SEEP006", "warning", "An interval is too wide to decide")
+@check("SEEP006", "warning", "Too few units to decide")
 def undecided(facts: Facts) -> Iterator[Fault]:
-    """The ends of a 95% interval lie in different tiers, or there is no interval."""
+    """Several tiers of leakage are possible, by how much the units vary, or all units are alike."""
     cases, where = [], []
     marked = facts.audit.about.sensitive
     for size, defense in settings(facts.rows):
@@ -295,7 +291,7 @@ def undecided(facts: Facts) -> Iterator[Fault]:
 def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
     """Return why the tier of a setting is open; None where it is decided or open for another reason.
 
-    Half of all records that come back whole decide without an interval. ``unit`` is what ``n`` counts.
+    Half of all records that come back whole decide by themselves. ``unit`` is what ``n`` counts.
     """
     score = strongest_row(rows, batch_size, defense)
     if score is None:
@@ -307,11 +303,12 @@ def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, u
 
 
 def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
-    low, high = closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
-    if low is None or high is None:
+    ends = typical_ends(row)
+    if ends is None:
         return None
-    if row.lift_low == row.lift_high:
-        return None if tier_of(high) == "total" else f"no interval, as all {row.n} {unit}s are alike"
+    low, high = ends
+    if low == high:
+        return None if tier_of(high) == "total" else f"no spread, as all {row.n} {unit}s are alike"
     if tier_of(low) == tier_of(high):
         return None
     return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
@@ -326,8 +323,8 @@ def few_victims(facts: Facts) -> Iterator[Fault]:
         unit = facts.audit.spec.unit
         without = f" One {unit} allows no interval." if fewest == 1 else ""
         yield Fault(
-            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few assume that {unit}s vary as "
-            f"a normal distribution does, which these cannot show. Audit at least {_FEW_VICTIMS}, better 20.",
+            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few are wide, since they hold "
+            f"for {unit}s of any kind. Audit at least {_FEW_VICTIMS}, better 20.",
             tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
         )
 

@@ -119,7 +119,14 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             rounds=spec.attacked_rounds,
             utility=("task_accuracy", "task_rmse"),
             without_dropout=subject.model.switched_off,
+            limits=(self._conditional(),),
         )
+
+    def _conditional(self) -> str:
+        """Return a sentence on the one network that all victims are sent, which victims' intervals say nothing of."""
+        drawn = self.spec.weights is None and self.subject.learnt is None and self.spec.model in registry.models.names()
+        which = "this initialisation of the network" if drawn else "this network"
+        return f"All of this is for {which}, which all victims were sent."
 
     @property
     def usual_attacks(self) -> tuple[str, ...]:

@@ -350,7 +350,7 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
         f"In each of {how_many(spec.repetitions, 'attack seed')} from seed {spec.seed}, {spec.targets} joint models "
-        f"are attacked with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
+        f"are attacked with {spec.shadows} shadow models; intervals are over attack seeds.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

@@ -1,0 +1,116 @@
+"""Audit of whole trainings by membership: which canaries of a table a trained network was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seepage.assessment.one_run import FEWEST_CANARIES, CanaryKind, TrainingAudit, audit_training
+from seepage.assessment.utility import Recipe
+from seepage.auditing import Network, Source, prepare_all, spec_of
+from seepage.errors import BadInputError
+from seepage.protocols.fedavg import FedAvg
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.tasks import defense_of, protocol_of
+from seepage.tabular.schema import Schema
+from seepage.text import clean
+
+# Canaries by default: a third of the rows, so that the task is still learnt, and no more than this.
+_SHARE, _MOST = 1 / 3, 1_000
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What one training of a configuration shows of its epsilon."""
+
+    batch_size: int
+    defense: str
+    training: TrainingAudit
+
+    @property
+    def line(self) -> str:
+        """The result in three sentences."""
+        area, guarantee = self.training.auc, self.training.guarantee
+        losses = (
+            "" if area is None else f" Losses tell included canaries from those left out with an AUC of {area:.2f}."
+        )
+        if guarantee is None:
+            beside = "No epsilon is accounted for."
+        elif self.training.refuted:
+            beside = (
+                f"The accounted {guarantee.epsilon:.3g} does not hold: noise or clipping is not what it is said to be."
+            )
+        else:
+            beside = f"Accounted for are {guarantee.epsilon:.3g} ({guarantee.accountant}, {guarantee.sampling})."
+        place = f"Batch size {self.batch_size}, {clean(self.defense, 80)}"
+        return f"{place}: {self.training.measured.words}{losses} {beside}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        return {**asdict(self), "refuted": self.training.refuted, "line": self.line}
+
+
+def membership(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    canaries: int | None = None,
+    kind: CanaryKind = "mislabelled",
+    recipe: Recipe | None = None,
+    schema: Schema | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **options: object,
+) -> list[Membership]:
+    """Bound the epsilon of whole trainings of horizontal learning from below, with one training each.
+
+    Args:
+        source, model, schema: arguments of ``audit``.
+        canaries: number of rows that are trained on by the toss of a coin each; a third of the rows, at most 1,000, if
+            None.
+        kind: canaries with the label of another row, or the rows as they are.
+        recipe: recipe of the training, see ``audit_training``.
+        say: gets a line on each training.
+        options: fields of the spec of horizontal learning, such as batch_sizes, defenses, protocol and seed.
+
+    Returns:
+        A result for each batch size and defense.
+
+    Example:
+        >>> [found] = membership("german", batch_sizes=32, canaries=100, recipe=Recipe(epochs=1))
+        >>> found.training.measured.canaries, found.training.guarantee
+        (100, None)
+    """
+    spec, dataset, network = spec_of(source, model, "horizontal", schema, options)
+    [audit] = prepare_all([spec], None, dataset, network)
+    assert isinstance(audit, HorizontalAudit)
+    subject, rows = audit.subject, len(audit.subject.dataset.train)
+    number = canaries if canaries is not None else min(_MOST, int(_SHARE * rows))
+    if number < FEWEST_CANARIES:
+        raise BadInputError(
+            f"{FEWEST_CANARIES} canaries are needed at least, got {number} of {rows} rows; give more rows."
+        )
+    results = []
+    for size in audit.spec.batch_sizes:
+        for part in audit.spec.defenses:
+            defense = defense_of(part)
+            protocol = protocol_of(audit.spec, size, defense)
+            local = protocol.training if isinstance(protocol, FedAvg) else None
+            shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
+            say(f"training at batch size {size}, {part.title}, with {number} canaries")
+            trained = audit_training(
+                subject.dataset,
+                subject.model,
+                subject.encoder,
+                size,
+                number,
+                defense=defense,
+                recipe=recipe,
+                kind=kind,
+                seed=audit.spec.seed,
+                local=local,
+                shuffle=shuffle,
+                clients=protocol.clients,
+            )
+            results.append(Membership(size, part.title, trained))
+    return results
