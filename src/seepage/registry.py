@@ -42,6 +42,8 @@ ActsOn = Literal[
     "tree files",
     "splits",
     "bins",
+    "precision of sums",
+    "sums",
 ]
 
 # Names of the kinds in sentences.
@@ -75,6 +77,7 @@ VIEWS: dict[str, str] = {
     "GradientsView": "gradients of another party",
     "HistogramsView": "sums of derivatives",
     "TreeFilesView": "tree files",
+    "NewtonView": "sums of Newton steps",
 }
 
 
@@ -96,7 +99,7 @@ F = TypeVar("F", bound=Callable[..., object])
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
 # The settings of seepage itself; a plug-in may add another.
-SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
 
 
 def takes(function: Callable[..., object], argument: str) -> bool:

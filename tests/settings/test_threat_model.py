@@ -22,6 +22,7 @@ from seepage.settings.part import Part
 from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
+from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.threat_model import (
     Deployment,
     applicability,
@@ -30,7 +31,7 @@ from seepage.settings.threat_model import (
 )
 from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.vertical.spec import VerticalSpec
-from seepage.wire import horizontal, labels, pooled, split, trees, vertical
+from seepage.wire import horizontal, labels, pooled, split, statistics, trees, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from tests.parts import register
 
@@ -46,6 +47,7 @@ VIEWS = {
     },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
     "trees": {trees.HistogramsView, trees.TreeFilesView},
+    "statistics": {statistics.NewtonView},
 }
 SPECS = {
     "horizontal": make_spec(),
@@ -53,6 +55,7 @@ SPECS = {
     "vertical": VerticalSpec(),
     "pooled": PooledSpec(),
     "trees": TreesSpec(),
+    "statistics": StatisticsSpec(),
 }
 
 

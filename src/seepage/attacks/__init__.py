@@ -84,6 +84,7 @@ attacks.declare(
     },
     "trees",
 )
+attacks.declare({"counts": "seepage.attacks.statistics.counts"}, "statistics")
 
 
 def create(name: str, **options: object) -> Attack:

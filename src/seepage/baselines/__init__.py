@@ -24,6 +24,11 @@ _NAMES = {
     },
     "trees": {"mode": ("likeliest", "mode"), "random": ("random",), "trees": ("own_marginals",)},
     "pooled": {"pooled": ("chance", "constant_share")},
+    "statistics": {
+        "mode": ("likeliest",),
+        "random": ("random",),
+        "statistics": ("own_marginals", "cross_tables", "likeliest_table"),
+    },
 }
 for _setting, _modules in _NAMES.items():
     for _module, _names in _modules.items():

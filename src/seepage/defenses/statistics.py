@@ -1,0 +1,89 @@
+"""Defenses of federated statistics: rounded sums, and normal noise on them with an accountant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from seepage.defenses.accounting import Guarantee, gaussian_guarantee
+from seepage.errors import check_count, positive
+from seepage.registry import ActsOn, defenses
+
+
+@defenses.register("rounded_sums", "statistics")
+@dataclass(frozen=True)
+class RoundedSums:
+    """Every sum is rounded to a number of decimals before it is sent.
+
+    Attributes:
+        digits: number of decimals.
+
+    Raises:
+        BadInputError: the number is no whole number from 0 up.
+
+    Example:
+        >>> RoundedSums(2)(np.array([1.2345])).tolist()
+        [1.23]
+    """
+
+    words: ClassVar[str] = "sums rounded to {digits} decimals"
+    acts_on: ClassVar[ActsOn] = "precision of sums"
+
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        check_count("digits", self.digits + 1 if isinstance(self.digits, int) else self.digits)
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring numbers that can be sent."""
+        return 10.0**-self.digits
+
+    def __call__(self, sums: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """Return rounded sums."""
+        rounded: Float[np.ndarray, "*shape"] = np.round(sums, self.digits)
+        return rounded
+
+
+@defenses.register("sum_noise", "statistics")
+@dataclass(frozen=True)
+class SumNoise:
+    """Each site adds normal noise to the information and the score of every iteration, and sends nothing else.
+
+    Attributes:
+        multiplier: standard deviation of the noise / largest change of an iteration's sums by one record.
+
+    Raises:
+        BadInputError: the multiplier is no number above 0.
+
+    Example:
+        >>> round(SumNoise(10.0).guarantee(6, 1e-5).epsilon, 1)
+        1.1
+    """
+
+    words: ClassVar[str] = "noise of {multiplier} times what one record can change"
+    acts_on: ClassVar[ActsOn] = "sums"
+
+    multiplier: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        positive("multiplier", self.multiplier)
+
+    def deviations(self, columns: int) -> tuple[float, float]:
+        """Return the standard deviations on entries of the information and of the score.
+
+        With two classes a record has weight at most 1/4 and a residual below 1. Its design row has the intercept and at
+        most one entry of each column, so that at most (m + 1)(m + 2)/2 entries of the information's upper triangle
+        change, and m + 1 of the score. Both parts get half of the squared sensitivity.
+        """
+        information = math.sqrt((columns + 1) * (columns + 2) / 2) / 4
+        score = math.sqrt(columns + 1)
+        return tuple(self.multiplier * math.sqrt(2) * part for part in (information, score))  # pyright: ignore[reportReturnType]
+
+    def guarantee(self, iterations: int, delta: float) -> Guarantee | None:
+        """Return the guarantee for single records of all iterations together."""
+        return gaussian_guarantee(float(self.multiplier), 1.0, iterations, delta)

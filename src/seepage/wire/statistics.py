@@ -1,0 +1,150 @@
+"""View, knowledge and guess of federated statistics: regressions by Newton steps, survival models and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from seepage import kernel
+from seepage.tabular.schema import Discrete, Schema
+from seepage.wire.horizontal import Knowledge, RecordsGuess
+
+Family = Literal["binomial", "gaussian", "poisson"]
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """Sums over a site's records at coefficients that all know; None is what is not sent.
+
+    Attributes:
+        coefficients: coefficients of the iteration; None where it starts from the outcomes themselves.
+        information: sum of w x x^T over the records.
+        score: sum of x (y - mu).
+        right: sum of w x z, the right side of the normal equations.
+        deviance: deviance of the records.
+        dispersion: sum of (y - mu)^2 / w.
+        mean: mean of the site's outcomes, which it sends; None where it does not, or sites are summed.
+    """
+
+    coefficients: Float[np.ndarray, " coefficient"] | None
+    information: Float[np.ndarray, "coefficient coefficient"]
+    score: Float[np.ndarray, " coefficient"] | None = None
+    right: Float[np.ndarray, " coefficient"] | None = None
+    deviance: float | None = None
+    dispersion: float | None = None
+    mean: float | None = None
+
+
+@dataclass(frozen=True)
+class NewtonMessage:
+    """Sums of a site over all iterations, or of several sites together.
+
+    Attributes:
+        levels: for each column of the design, codes of the levels that are in the model; the first is the reference.
+        records: number of records behind the sums.
+        rounded: distance of neighbouring numbers that can be sent; 0 for double precision.
+        noise: standard deviation of normal noise on each entry of the information, and of the score or right side.
+        means: whether sums were divided by the number of records.
+    """
+
+    family: Family
+    levels: tuple[tuple[int, ...], ...]
+    records: int
+    steps: tuple[NewtonStep, ...] = field(repr=False)
+    rounded: float = 0.0
+    noise: tuple[float, float] = (0.0, 0.0)
+    means: bool = False
+
+
+@dataclass(frozen=True)
+class NewtonView:
+    """Sums of a generalised linear model's Newton steps, of a site or added up over several."""
+
+    messages: tuple[NewtonMessage, ...]
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(self.messages)
+
+
+@dataclass(frozen=True)
+class StatisticsKnowledge(Knowledge):
+    """Side information about federated statistics: the model's design, and the number of records of each message.
+
+    ``label_shares`` are the shares of the outcome's categories in the public rows; None for a number.
+    """
+
+    label_shares: Float[np.ndarray, " category"] | None = None
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        described = super().describe()
+        del described["labels"]
+        return {**described, "design": "levels of every column, and the coefficients of every iteration"}
+
+
+@dataclass(frozen=True)
+class StatisticsGuess(RecordsGuess):
+    """Guessed records of each victim, with facts on the equations that they solve.
+
+    Attributes:
+        facts: for each victim, figures by name, such as the rank of the equations over the patterns.
+    """
+
+    facts: tuple[Mapping[str, float], ...] | None = None
+
+
+def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False) -> kernel.Totals:
+    """Return the kernel's question about a message; ``labels`` asks for patterns with an outcome."""
+    target = schema.target
+    values = tuple(outcomes(target)) if labels and isinstance(target, Discrete) else None
+    times = message.records if message.means else 1
+    tensor = lambda x: None if x is None else torch.from_numpy(np.asarray(x, dtype=np.float64)) * times  # noqa: E731
+    steps = tuple(
+        kernel.Step(
+            None if s.coefficients is None else tuple(s.coefficients.tolist()),
+            *map(tensor, (s.information, s.score, s.right)),
+            None if s.deviance is None else s.deviance * times,
+            None if s.dispersion is None else s.dispersion * times,
+            s.mean,
+        )
+        for s in message.steps
+    )
+    columns = tuple(
+        kernel.EncodedColumn(c.name, (), (), c.categories) for c in schema.columns if isinstance(c, Discrete)
+    )
+    defense = "noise" if any(message.noise) else "none"
+    return kernel.Totals(
+        columns, message.levels, message.family, message.records, steps,
+        labels=values, rounded=message.rounded * times, defense=defense,
+    )  # fmt: skip
+
+
+def outcomes(target: Discrete) -> list[float]:
+    """Return the number that stands for each code of an outcome: its value, or its place in the sorted order.
+
+    Example:
+        >>> outcomes(Discrete(name="ill", categories=("yes", "no")))
+        [1.0, 0.0]
+    """
+    numbers = [c for c in target.categories if isinstance(c, int | float)]
+    if len(numbers) == target.width and target.width > 2:
+        return [float(number) for number in numbers]
+    place = {code: float(i) for i, code in enumerate(target.sorted_codes)}
+    return [place[code] for code in range(target.width)]
+
+
+def rows_of(
+    codes: Int[np.ndarray, "record column"], levels: tuple[tuple[int, ...], ...]
+) -> Float[np.ndarray, "record _"]:
+    """Return design rows: 1, then an entry of 0 or 1 for each level but the first of each column."""
+    parts = [np.ones((len(codes), 1))]
+    for i, own in enumerate(levels):
+        parts.append((codes[:, i, None] == np.array(own[1:])[None]).astype(np.float64))
+    return np.concatenate(parts, axis=1)
