@@ -44,6 +44,8 @@ ActsOn = Literal[
     "bins",
     "precision of sums",
     "sums",
+    "times",
+    "risk sets",
 ]
 
 # Names of the kinds in sentences.
@@ -78,6 +80,7 @@ VIEWS: dict[str, str] = {
     "HistogramsView": "sums of derivatives",
     "TreeFilesView": "tree files",
     "NewtonView": "sums of Newton steps",
+    "RiskSetView": "risk-set sums",
 }
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import seepage
+from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
 from seepage.errors import BadInputError
 from seepage.results.rows import rows_of
@@ -23,7 +24,7 @@ from seepage.settings.statistics.spec import StatisticsSpec
 
 def frame(rows: int = 600, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    area, age = rng.integers(0, 4, rows), rng.normal(50, 15, rows).round(1)
+    area, age = rng.integers(0, 4, rows), rng.normal(50, 15, rows).round(1).clip(18, 95)
     ward = np.where(rng.uniform(size=rows) < 0.6, area, rng.integers(0, 3, rows))
     ill = rng.uniform(size=rows) < 1 / (1 + np.exp(1 - 0.8 * area + 0.02 * age))
     columns = {"area": [f"a{k}" for k in area], "ward": [f"w{k}" for k in ward], "age": age}
@@ -94,6 +95,47 @@ def test_other_families_are_audited(family: str) -> None:
     assert (rank < patterns) == (family == "gaussian")
 
 
+def test_records_that_leave_a_risk_set_are_read_and_coarser_times_cost_hazard_ratios() -> None:
+    changes = [{"name": "coarser_times", "width": 400, "label": "times"}, {"name": "jump_guard", "label": "jumps"}]
+    found = figures(audit(protocol="cox", repetitions=1, defenses=["none", *changes]))
+    for label in ("none", "jumps"):
+        assert (found["risk_sets", label, "exact_match"] or 0.0) > 0.95
+        assert not found.get(("risk_sets", label, "certified_wrong"))
+    alone, together = found["risk_sets", "none", "left_alone"], found["risk_sets", "jumps", "left_alone"]
+    assert (alone or 0.0) > 10
+    assert together == 0.0
+    assert (found["training", "times", "hazard_ratio_error"] or 0.0) > 0.001
+    assert found["training", "none", "hazard_ratio_error"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_times_of_a_column_are_used_and_ties_leave_together() -> None:
+    table = frame()
+    table["days"] = np.random.default_rng(1).integers(1, 40, len(table)).astype(float)
+    spec = StatisticsSpec.of(rows=60, sites=3, repetitions=1, protocol="cox", time="days")
+    made = StatisticsAudit(spec, read_table(table, target="ill"))
+    assert "days" not in made.data.schema.names
+    [federation] = made.expose(made.configurations[0], range(1)).federations
+    sizes = [number for _, number, _, _ in leavers(federation.message)]
+    assert max(sizes) > 1
+    assert sum(sizes) <= 60
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"time": "month"}, "column of times"),
+        ({"time": "area"}, "is a category"),
+        ({"family": "poisson"}, "has no family"),
+        ({"defenses": ["sum_noise"]}, "has no bound in a survival model"),
+        ({"columns": ["age"], "time": "age"}, "is no column of the design as well"),
+        ({"attacks": ["counts"]}, "takes sums of Newton steps"),
+    ],
+)
+def test_survival_models_that_cannot_be_fitted_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        audit(protocol="cox", **options)
+
+
 def test_rare_levels_are_taken_together_as_the_guard_asks() -> None:
     table = coarse(data(), ["area", "age"], bins=3)
     codes = np.array([[0, 0], [0, 1], [1, 2], [0, 0], [0, 1], [0, 2], [2, 2]])
@@ -150,6 +192,8 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
         ({"defenses": ["sum_noise"], "family": "poisson"}, "has no bound in a poisson model"),
         ({"attacks": ["anchor"]}, "anchor"),
         ({"device": "cuda"}, "CPU alone"),
+        ({"time": "age"}, "use protocol cox"),
+        ({"defenses": ["jump_guard"]}, "use the protocol 'cox'"),
         ({"parameter_ratio": 0.01}, "no column fits"),
     ],
 )

@@ -47,7 +47,7 @@ VIEWS = {
     },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
     "trees": {trees.HistogramsView, trees.TreeFilesView},
-    "statistics": {statistics.NewtonView},
+    "statistics": {statistics.NewtonView, statistics.RiskSetView},
 }
 SPECS = {
     "horizontal": make_spec(),
@@ -137,6 +137,8 @@ WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
         (PooledSpec(), {"dominant", "joint"}),
         (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"}),
         (TreesSpec(protocol="cyclic"), {"anchor"}),
+        (StatisticsSpec(), {"risk_sets"}),
+        (StatisticsSpec(protocol="cox"), {"counts"}),
         (
             PooledSpec(
                 protocol="update", shares=(0.1, 0.3, 0.5, 0.7, 0.9), shadows=100, attacks=(Part(name="dominant"),)

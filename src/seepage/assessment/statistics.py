@@ -21,12 +21,12 @@ _SHARES = ("singled_out",)
 def measure_tables(secret: RecordsSecret, guess: RecordsGuess) -> list[Measurement]:
     """Return the figures of guessed tables, one value a victim.
 
-    ``whole_table``: 1 where every record of the site is read, with the number of records alike, else 0. ``with_label``:
-    the share of records that are read with their outcome. ``whole_with_label``: 1 where all are. Facts of the guess
-    have their own names.
+    ``whole_records``: the share of records that are read, each as often as it is there. ``whole_table``: 1 where all
+    are, else 0. ``with_label``: the share of records that are read with their outcome. ``whole_with_label``: 1 where
+    all are. Facts of the guess have their own names.
     """
     overlaps = [_overlap(t, g) for t, g in zip(secret.cells, guess.cells, strict=True)]
-    figures = [_rate("whole_table", [float(share == 1.0) for share in overlaps])]
+    figures = [_rate("whole_records", overlaps), _rate("whole_table", [float(share == 1.0) for share in overlaps])]
     if guess.labels is not None and bool(guess.labels.isfinite().any()):
         both = [
             _overlap(torch.cat([t, y[:, None]], 1), torch.cat([g, k[:, None]], 1))

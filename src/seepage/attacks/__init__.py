@@ -84,7 +84,9 @@ attacks.declare(
     },
     "trees",
 )
-attacks.declare({"counts": "seepage.attacks.statistics.counts"}, "statistics")
+attacks.declare(
+    {"counts": "seepage.attacks.statistics.counts", "risk_sets": "seepage.attacks.statistics.risk_sets"}, "statistics"
+)
 
 
 def create(name: str, **options: object) -> Attack:

@@ -10,7 +10,7 @@ import torch
 from seepage.registry import baselines
 from seepage.tabular.align import tolerances
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
-from seepage.wire.statistics import NewtonView
+from seepage.wire.statistics import StatisticsView
 from seepage.wire.trees import HistogramsView, TreeFilesView
 
 
@@ -25,7 +25,10 @@ class Mode:
     """
 
     def __call__(
-        self, view: AnyView | HistogramsView | TreeFilesView | NewtonView, knowledge: Knowledge, seeds: Sequence[int]
+        self,
+        view: AnyView | HistogramsView | TreeFilesView | StatisticsView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
     ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
@@ -44,7 +47,10 @@ class Likeliest:
     """
 
     def __call__(
-        self, view: AnyView | HistogramsView | TreeFilesView | NewtonView, knowledge: Knowledge, seeds: Sequence[int]
+        self,
+        view: AnyView | HistogramsView | TreeFilesView | StatisticsView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
     ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         pairs = zip(tolerances(knowledge.schema).tolist(), knowledge.statistics.marginals, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,21 +14,33 @@ from seepage.baselines.random import Random
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
-from seepage.wire.statistics import NewtonMessage, NewtonView, StatisticsKnowledge, totals_of
+from seepage.wire.statistics import (
+    NewtonMessage,
+    RiskSetMessage,
+    StatisticsKnowledge,
+    StatisticsMessage,
+    StatisticsView,
+    totals_of,
+)
 
 Tables = list[list[np.ndarray]]
 # Rounds of proportional fitting, and the most patterns that it is carried out on.
 _ROUNDS, _MOST = 60, 20_000
 
 
-def published(message: NewtonMessage, knowledge: StatisticsKnowledge) -> Tables | None:
+def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tables | None:
     """Return the cross tables of every two columns that the first message publishes, None where it publishes none.
 
     At coefficients of zero all weights are alike, so that its information is these tables, as in a start from outcomes
-    of two classes. Other starts weight each record by its outcome; these tables are then taken for those of all.
+    of two classes. Other starts weight each record by its outcome; these tables are then taken for those of all. Of a
+    survival model they are those of the records at risk at first.
     """
     if any(message.noise) or not message.steps:
         return None
+    if isinstance(message, RiskSetMessage):
+        tables = published(message.first, knowledge)
+        scale = message.records / max(message.first.records, 1)
+        return None if tables is None else [[table * scale for table in row] for row in tables]
     sent = totals_of(message, knowledge.schema)
     try:
         whole = kernel.cross_tables(sent)
@@ -57,14 +69,14 @@ def _of_first(message: NewtonMessage) -> Tables:
 class _FromTables:
     """A baseline that draws records from cross tables."""
 
-    def __call__(self, view: NewtonView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(self, view: StatisticsView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guess; records are drawn by the victim's seed."""
         cells, labels = [], []
         for message, seed in zip(view.messages, seeds, strict=True):
             generator = np.random.default_rng([seed, 2])
             tables = published(message, knowledge)
             if tables is None:
-                drawn = Random()(NewtonView((message,)), knowledge, [seed])
+                drawn = Random()(replace(view, messages=(message,)), knowledge, [seed])
                 cells.append(drawn.cells[0].numpy())
             else:
                 places = self._places(tables, message, generator)
@@ -73,11 +85,11 @@ class _FromTables:
             labels.append(_outcomes(message, knowledge, generator))
         return RecordsGuess(torch.from_numpy(np.stack(cells)), labels=torch.from_numpy(np.stack(labels)))
 
-    def _places(self, tables: Tables, message: NewtonMessage, generator: np.random.Generator) -> np.ndarray:
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         raise NotImplementedError
 
 
-def _outcomes(message: NewtonMessage, knowledge: StatisticsKnowledge, generator: np.random.Generator) -> np.ndarray:
+def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, generator: np.random.Generator) -> np.ndarray:
     """Return outcomes that are dealt out with the share of each in the public rows."""
     target = knowledge.schema.target
     if not isinstance(target, Discrete):
@@ -105,7 +117,7 @@ def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:
 class OwnTotals(_FromTables):
     """Records whose columns have the site's own counts of every level; columns are unlinked."""
 
-    def _places(self, tables: Tables, message: NewtonMessage, generator: np.random.Generator) -> np.ndarray:
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         columns = []
         for i, levels in enumerate(message.levels):
             counts = _whole(tables[i][i].diagonal(), message.records)
@@ -121,7 +133,7 @@ class CrossTables(_FromTables):
     Source: Chow and Liu 1968.
     """
 
-    def _places(self, tables: Tables, message: NewtonMessage, generator: np.random.Generator) -> np.ndarray:
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         number = len(tables)
         shared = np.array([[_information(tables[i][j]) for j in range(number)] for i in range(number)])
         places = np.zeros((message.records, number), dtype=int)
@@ -158,7 +170,7 @@ class LikeliestTable(_FromTables):
     20,000 patterns a tree of cross tables stands for it.
     """
 
-    def _places(self, tables: Tables, message: NewtonMessage, generator: np.random.Generator) -> np.ndarray:
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         patterns = _possible(tables)
         if patterns is None:
             return CrossTables()._places(tables, message, generator)

@@ -87,3 +87,58 @@ class SumNoise:
     def guarantee(self, iterations: int, delta: float) -> Guarantee | None:
         """Return the guarantee for single records of all iterations together."""
         return gaussian_guarantee(float(self.multiplier), 1.0, iterations, delta)
+
+
+@defenses.register("coarser_times", "statistics")
+@dataclass(frozen=True)
+class CoarserTimes:
+    """Times of a survival model are cut down to a grid before risk sets are formed.
+
+    Source: ``COXPH_TIME_BIN_WIDTH`` of vantage6's ``v6-cox-ph``.
+
+    Attributes:
+        width: distance of neighbouring times on the grid.
+
+    Raises:
+        BadInputError: the width is no number above 0.
+
+    Example:
+        >>> CoarserTimes(30)(np.array([1.0, 59.0, 60.0])).tolist()
+        [0.0, 30.0, 60.0]
+    """
+
+    words: ClassVar[str] = "times cut to multiples of {width}"
+    acts_on: ClassVar[ActsOn] = "times"
+
+    width: float | int = 30
+
+    def __post_init__(self) -> None:
+        positive("width", self.width)
+
+    def __call__(self, times: Float[np.ndarray, " record"]) -> Float[np.ndarray, " record"]:
+        """Return times on the grid."""
+        coarse: Float[np.ndarray, " record"] = np.floor(times / self.width) * self.width
+        return coarse
+
+
+@defenses.register("jump_guard", "statistics")
+@dataclass(frozen=True)
+class JumpGuard:
+    """Risk sets of a site differ by none or at least this number of records, and have as many.
+
+    Source: ``COXPH_MIN_RISK_SET_CHANGE`` of vantage6's ``v6-cox-ph``, 5 by default.
+
+    Attributes:
+        records: least number of records that leave together.
+
+    Raises:
+        BadInputError: the number is no whole number from 1 up.
+    """
+
+    words: ClassVar[str] = "at least {records} records leave a risk set together"
+    acts_on: ClassVar[ActsOn] = "risk sets"
+
+    records: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("records", self.records)

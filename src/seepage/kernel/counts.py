@@ -60,6 +60,7 @@ class Totals(NamedTuple):
         records: number of records behind the sums.
         labels: values of the outcome, where a pattern has one; None where patterns are those of the columns alone.
         rounded: distance of neighbouring values that can be sent, 0 for double precision.
+        off: by how much sums may be off beyond that, such as differences of larger ones.
         defense: name of what changed the sums otherwise.
     """
 
@@ -72,6 +73,7 @@ class Totals(NamedTuple):
     labels: tuple[float, ...] | None = None
     rounded: float = 0.0
     defense: str = "none"
+    off: float = 0.0
 
     def describe(self) -> tuple[str, ...]:
         """Return as sentences what a statement about these sums is conditional on."""
@@ -159,14 +161,11 @@ def _like_weight(family: str, step: Step) -> float | None:
     return None
 
 
-def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
-    """Return the numbers of records by the levels of every two columns; None where no step has like weights.
+def _pairs(sent: Totals) -> list[list[tuple[Tensor, Tensor]]] | None:
+    """Return the products of every two columns' levels, and what each may be off by; None without like weights.
 
     All weights are alike at coefficients of 0, and in a start from the outcomes of two classes, so that the information
     is the cross tables themselves.
-
-    Raises:
-        RefusedError: they are no whole numbers that belong to the declared records.
     """
     alike = (s for s in sent.steps if s.information is not None and _like_weight(sent.family, s) is not None)
     first = next(alike, None)
@@ -174,9 +173,7 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
     if first is None or first.information is None or weight is None:
         return None
     products = first.information.double() / weight
-    slack = (sent.rounded / 2 + (sent.records + _ROUNDINGS) * DOUBLE * sent.records) / weight
-    if slack * len(products) ** 2 >= 0.5:
-        return None
+    slack = (sent.off + sent.rounded / 2 + (sent.records + _ROUNDINGS) * DOUBLE * sent.records) / weight
     begin, above = 1, []
     for levels in sent.levels:
         shown = torch.zeros(len(levels), len(products), dtype=torch.float64)
@@ -185,15 +182,31 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
         shown[0, begin : begin + len(levels) - 1] = -1
         above.append(shown)
         begin += len(levels) - 1
-    tables = [[left @ products @ right.T for right in above] for left in above]
-    whole = [[table.round() for table in row] for row in tables]
-    apart = max(
-        float((t - w).abs().max()) for row, rounds in zip(tables, whole, strict=True)
-        for t, w in zip(row, rounds, strict=True)
-    )  # fmt: skip
-    least = min(float(w.min()) for row in whole for w in row)
-    total = {float(w.sum()) for row in whole for w in row}
-    if apart > slack * len(products) ** 2 or least < 0 or total != {float(sent.records)}:
+    off = [shown.abs().sum(1) for shown in above]
+    return [
+        [(left @ products @ right.T, slack * off[i][:, None] * off[j]) for j, right in enumerate(above)]
+        for i, left in enumerate(above)
+    ]
+
+
+def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
+    """Return the numbers of records by the levels of every two columns; None where no message tells them.
+
+    Raises:
+        RefusedError: they are no whole numbers that belong to the declared records.
+    """
+    pairs = _pairs(sent)
+    if pairs is None or max(float(off.max()) for row in pairs for _, off in row) >= 0.5:
+        return None
+    whole = [[table.round() for table, _ in row] for row in pairs]
+    apart = any(
+        bool(((table - number).abs() > off).any())
+        for row, numbers in zip(pairs, whole, strict=True)
+        for (table, off), number in zip(row, numbers, strict=True)
+    )
+    least = min(float(number.min()) for row in whole for number in row)
+    total = {float(number.sum()) for row in whole for number in row}
+    if apart or least < 0 or total != {float(sent.records)}:
         raise RefusedError("the first message is not that of the declared records and levels")
     return whole
 
@@ -207,7 +220,8 @@ def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
     Raises:
         RefusedError: there are more patterns than are listed.
     """
-    tables = cross_tables(sent)
+    cross_tables(sent)
+    pairs = _pairs(sent)
     found = torch.zeros(1, 0, dtype=torch.long)
     most = torch.tensor([sent.records], dtype=torch.float64)
     for i, levels in enumerate(sent.levels):
@@ -216,9 +230,10 @@ def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
         level = torch.arange(len(levels)).repeat(len(found))
         found = torch.cat([found.repeat_interleave(len(levels), 0), level[:, None]], 1)
         most = most.repeat_interleave(len(levels))
-        for j in range(i + 1 if tables is not None else 0):
-            assert tables is not None
-            most = torch.minimum(most, tables[j][i][found[:, j], level])
+        for j in range(i + 1 if pairs is not None else 0):
+            assert pairs is not None
+            table, off = pairs[j][i]
+            most = torch.minimum(most, (table + off + _SAME).floor()[found[:, j], level])
         found, most = found[most > 0], most[most > 0]
         if len(found) > MOST_PATTERNS:
             raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")
@@ -278,7 +293,7 @@ class _System:
         n = self.sent.records
         largest = n * matrix.abs().amax(1)
         size = torch.where((matrix >= 0).all(1), torch.minimum(values.abs() * 1.01, largest), largest)
-        return (n + _ROUNDINGS + self.reach) * DOUBLE * (size + largest / n) + self.sent.rounded / 2
+        return (n + _ROUNDINGS + self.reach) * DOUBLE * (size + largest / n) + self.sent.rounded / 2 + self.sent.off
 
     def add(self, matrix: Tensor, values: Tensor, more: Tensor | float = 0.0) -> None:
         """Add equations, whose values may be off by ``more`` than their own roundings."""
@@ -438,3 +453,23 @@ def certify_counts(sent: Totals, cells: Tensor, multipliers: Tensor) -> Certifie
             proved[i] = True
     every = proved[:, None].expand(-1, columns).clone()
     return Certified(every, torch.zeros_like(every), sent.describe())
+
+
+def certify_groups(groups: Sequence[tuple[Totals, Tensor, Tensor]], rest: int) -> Certified:
+    """Return which records of several groups are proved, each by its own sums; of ``rest`` more nothing is.
+
+    A group is what leaves a risk set between two event times, whose sums are the difference of the two.
+    """
+    proofs = [certify_counts(sent, cells, multipliers) for sent, cells, multipliers in groups]
+    if not proofs:
+        return nothing(rest, 0, "no group of records is told apart")
+    cells = torch.cat([proof.cells for proof in proofs])
+    cells = torch.cat([cells, torch.zeros(rest, cells.shape[1], dtype=torch.bool)])
+    conditions = (
+        "Sums at neighbouring event times differ by the records that left the risk set, and each record is in all risk "
+        "sets up to its own time.",
+    )
+    doubts = [proof.doubt for proof in proofs if proof.doubt is not None]
+    return Certified(
+        cells, torch.zeros_like(cells), conditions, doubt=doubts[0] if len(doubts) == len(proofs) else None
+    )

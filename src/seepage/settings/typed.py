@@ -369,14 +369,18 @@ class StatisticsOptions(SharedOptions, total=False):
 
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    protocol: Literal["glm"]
-    """Statistics that sites compute together: a generalised linear model by Newton steps (glm)."""
+    protocol: Literal["glm", "cox"]
+    """Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival model
+    from risk-set sums at each event time (cox).
+    """
     project: Literal["datashield", "vantage6"]
     """Project whose messages and guards are audited: datashield (information, score and deviance, from coefficients of
     zero) or vantage6 (X^T W X, X^T W z, dispersion and deviance, from the outcomes).
     """
     family: Literal["binomial", "gaussian", "poisson"] | None
     """Family of the model, with its canonical link."""
+    time: str | None
+    """Column of times, for cox; the target says whether an event ended them."""
     columns: str | Sequence[str]
     """Column of the model's design."""
     bins: int

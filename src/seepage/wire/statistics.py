@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -74,6 +74,75 @@ class NewtonView:
 
 
 @dataclass(frozen=True)
+class RiskStep:
+    """Sums over the records at risk at each event time, at coefficients that all know.
+
+    Attributes:
+        coefficients: coefficients of the iteration, without an intercept.
+        sums: sums of exp(x beta) (1, x) (1, x)^T, which hold those of exp(x beta), of x exp(x beta) and of x x^T exp(x
+            beta).
+    """
+
+    coefficients: Float[np.ndarray, " coefficient"]
+    sums: Float[np.ndarray, "time entry entry"]
+
+
+@dataclass(frozen=True)
+class RiskSetMessage:
+    """Risk-set sums of a site over all iterations of a survival model, or of several sites together.
+
+    Attributes:
+        levels: for each column of the design, codes of the levels that are in the model; the first is the reference.
+        records: number of records of the site.
+        times: event times of all sites, in ascending order.
+        events: number of the site's events at each.
+        rounded: distance of neighbouring numbers that can be sent; 0 for double precision.
+    """
+
+    levels: tuple[tuple[int, ...], ...]
+    records: int
+    times: Float[np.ndarray, " time"]
+    events: Float[np.ndarray, " time"]
+    steps: tuple[RiskStep, ...] = field(repr=False)
+    rounded: float = 0.0
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Standard deviations of noise, of which there is none."""
+        return 0.0, 0.0
+
+    def group(self, sums: Sequence[Float[np.ndarray, "entry entry"]], records: int) -> NewtonMessage:
+        """Return sums of each iteration as those of a Poisson model, whose weights are exp(x beta), too."""
+        steps = [
+            NewtonStep(np.concatenate([[0.0], step.coefficients]), own)
+            for step, own in zip(self.steps, sums, strict=True)
+        ]
+        return NewtonMessage("poisson", self.levels, records, tuple(steps), self.rounded)
+
+    @property
+    def first(self) -> NewtonMessage:
+        """Sums of the records at risk at the first event time."""
+        sums = [step.sums[0] for step in self.steps]
+        return self.group(sums, round(float(sums[0][0, 0])))
+
+
+@dataclass(frozen=True)
+class RiskSetView:
+    """Risk-set sums of a survival model at each event time, of a site or added up over several."""
+
+    messages: tuple[RiskSetMessage, ...]
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(self.messages)
+
+
+StatisticsView = NewtonView | RiskSetView
+StatisticsMessage = NewtonMessage | RiskSetMessage
+
+
+@dataclass(frozen=True)
 class StatisticsKnowledge(Knowledge):
     """Side information about federated statistics: the model's design, and the number of records of each message.
 
@@ -100,8 +169,11 @@ class StatisticsGuess(RecordsGuess):
     facts: tuple[Mapping[str, float], ...] | None = None
 
 
-def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False) -> kernel.Totals:
-    """Return the kernel's question about a message; ``labels`` asks for patterns with an outcome."""
+def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off: float = 0.0) -> kernel.Totals:
+    """Return the kernel's question about a message; ``labels`` asks for patterns with an outcome.
+
+    ``off`` is by how much sums may be off beyond their own roundings.
+    """
     target = schema.target
     values = tuple(outcomes(target)) if labels and isinstance(target, Discrete) else None
     times = message.records if message.means else 1
@@ -122,7 +194,7 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False) -> k
     defense = "noise" if any(message.noise) else "none"
     return kernel.Totals(
         columns, message.levels, message.family, message.records, steps,
-        labels=values, rounded=message.rounded * times, defense=defense,
+        labels=values, rounded=message.rounded * times, off=off, defense=defense,
     )  # fmt: skip
 
 

@@ -17,10 +17,11 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.statistics import measure_tables
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_parity
-from seepage.defenses.statistics import RoundedSums, SumNoise
+from seepage.defenses.statistics import CoarserTimes, JumpGuard, RoundedSums, SumNoise
 from seepage.digests import Json, plain
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, unknown_name
 from seepage.protocols import statistics as newton
+from seepage.protocols import survival
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import records_outcome
@@ -48,7 +49,12 @@ from seepage.wire.statistics import (
     NewtonMessage,
     NewtonStep,
     NewtonView,
+    RiskSetMessage,
+    RiskSetView,
+    RiskStep,
     StatisticsKnowledge,
+    StatisticsMessage,
+    StatisticsView,
     outcomes,
     rows_of,
 )
@@ -61,8 +67,8 @@ _TESTED = 2_000
 METRICS = ("accuracy", "certified", "exact_match")
 STATISTICS_SCALES = {
     "epsilon": Scale(None),
-    **dict.fromkeys(("patterns", "rank", "occupied", "iterations"), Scale(None)),
-    **dict.fromkeys(("coefficient_error", "standard_error_ratio"), Scale(None)),
+    **dict.fromkeys(("patterns", "rank", "occupied", "iterations", "left_alone", "told_apart"), Scale(None)),
+    **dict.fromkeys(("coefficient_error", "hazard_ratio_error", "standard_error_ratio"), Scale(None)),
 }
 _SHARE, _FEWEST_REHEARSED = 0.25, 50
 _CONTROL_ROWS, _CONTROL_SITES = 60, 3
@@ -74,11 +80,13 @@ class StatisticsDefense:
 
     rounded: RoundedSums | None = None
     noise: SumNoise | None = None
+    times: CoarserTimes | None = None
+    jumps: JumpGuard | None = None
 
 
 def defense_of(part: Part) -> StatisticsDefense:
     """Return a defense ready to use."""
-    return StatisticsDefense(*mechanisms_of("statistics", part, RoundedSums, SumNoise))
+    return StatisticsDefense(*mechanisms_of("statistics", part, RoundedSums, SumNoise, CoarserTimes, JumpGuard))
 
 
 class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
@@ -87,6 +95,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     setting = "statistics"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
+    times: np.ndarray | None
 
     def _set_up(self, spec: StatisticsSpec, dataset: Dataset | None) -> None:
         whole = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
@@ -101,12 +110,14 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
                 f"{spec.sites} sites with {max(spec.rows):,} rows each hold {most:,} rows, but {whole.name!r} has "
                 f"{len(whole.all):,}; give fewer sites or rows."
             )
-        self.family = family_of(spec, whole)
-        columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), spec.guards.ratio)
+        self.family = "binomial" if spec.protocol == "cox" else family_of(spec, whole)
+        self.times = times_of(spec, whole) if spec.protocol == "cox" else None
+        columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), spec.guards.ratio, spec.time)
         self.dataset = self.data = coarse(whole, columns, spec.bins)
         refuse_inapplicable(spec.attacks, deployment(spec))
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
+            _check_protocol(spec, label, defense)
             if defense.noise is not None and self.family != "binomial":
                 raise BadInputError(
                     f"the defense {label!r} bounds what one record can change, which has no bound in a "
@@ -123,7 +134,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         return About(
             **facts_of(data),
             protocol=spec.protocol,
-            model=f"{self.family} regression ({spec.project})",
+            model=f"{'survival' if spec.protocol == 'cox' else self.family} regression ({spec.project})",
             lead="What a site's sums in federated statistics tell of the records behind them.",
             attacker="Who receives them",
             secret="all cells",
@@ -131,7 +142,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             size="rows of a site",
             size_option="--rows",
             control="Planted columns tell of each other only together, which sums show: a working attack reads all.",
-            threat_model=_threat_model(spec, self.family, data),
+            threat_model=_threat_model(spec, "survival" if spec.protocol == "cox" else self.family, data),
             scales=STATISTICS_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
             settings={**shown, "family": self.family, "columns": list(data.schema.names)},
@@ -152,7 +163,8 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     def expose(self, configuration: Configuration, units: range) -> StatisticsExposure:
         """Fit the model in some federations, and return the messages of the attacked sites."""
         seeds = [stream(self.spec.seed, unit, "sites") % 2**62 for unit in units]
-        return StatisticsExposure(self, configuration, units, [_federation(self, configuration, s) for s in seeds])
+        federation = survival_federation if self.spec.protocol == "cox" else _federation
+        return StatisticsExposure(self, configuration, units, [federation(self, configuration, s) for s in seeds])
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a federation with all its parts, from sites with a quarter and half the records."""
@@ -174,7 +186,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         noise = Lever("sum_noise", 0.1, 100.0, strengths=(("multiplier",),))
         return (
             Lever("rounded_sums", 6, 1, True, strengths=(("digits",),)),
-            *([noise] if self.family == "binomial" else []),
+            *([noise] if self.family == "binomial" and spec.protocol == "glm" else []),
+            *([Lever("coarser_times", 7, 180, strengths=(("width",),))] if spec.protocol == "cox" else []),
+            *([Lever("jump_guard", 2, 20, True, strengths=(("records",),))] if spec.protocol == "cox" else []),
             *([Lever("iterations", spec.iterations, 1, True, spec_field="iterations")] if spec.iterations > 1 else []),
             Lever("minimum_level", spec.guards.level + 1, max(spec.rows) // 4, True, spec_field="minimum_level"),
             *([Lever("summed", spec.summed + 1, spec.sites, True, spec_field="summed")] if _more(spec) else []),
@@ -193,7 +207,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         data = with_parity(self.data, column.name, wanted, self.spec.seed, linked=not swapped)
         changed = {
             **{"rows": (_CONTROL_ROWS,), "sites": 2 * _CONTROL_SITES, "summed": 1, "iterations": 25},
-            **{"project": "datashield", "start": None, "columns": data.schema.names, "family": None},
+            **{"project": "datashield", "start": None, "columns": data.schema.names, "family": None, "time": None},
             **{"parameter_ratio": 1.0, "minimum_level": 1, "minimum_rows": 1},
             "baselines": named("likeliest_table", "own_marginals", "random"),
         }
@@ -201,10 +215,10 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
 
 
 @dataclass(frozen=True)
-class _AttackedSite:
+class AttackedSite:
     """One federation: message of the attacked site, and the records behind it."""
 
-    message: NewtonMessage
+    message: StatisticsMessage
     cells: Tensor
     labels: Tensor
     figures: Sequence[Measurement]
@@ -217,7 +231,7 @@ class StatisticsExposure(Exposure):
     audit: StatisticsAudit
     configuration: Configuration
     units: range
-    federations: Sequence[_AttackedSite]
+    federations: Sequence[AttackedSite]
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Attack the sites and score the guesses."""
@@ -229,7 +243,7 @@ class StatisticsExposure(Exposure):
         attack = make_part(registered, part.part)
         purpose = "starts" if is_attack else "baseline"
         seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
-        view = NewtonView(tuple(federation.message for federation in self.federations))
+        view = view_of([federation.message for federation in self.federations])
         begun = time.perf_counter()
         returned = attack(view, knowledge_of(audit, self.configuration), seeds)
         seconds = (time.perf_counter() - begun) / len(seeds)
@@ -242,6 +256,50 @@ class StatisticsExposure(Exposure):
         known = (audit.data.schema, audit.data.statistics)
         further = measure_tables(secret, guess)
         return records_outcome(*known, secret, guess, metrics, seconds, keep_records=keep, further=further)
+
+
+def view_of(messages: Sequence[StatisticsMessage]) -> StatisticsView:
+    """Return the view of some messages of one kind."""
+    survival = tuple(message for message in messages if isinstance(message, RiskSetMessage))
+    return RiskSetView(survival) if survival else NewtonView(tuple(m for m in messages if isinstance(m, NewtonMessage)))
+
+
+def _check_protocol(spec: StatisticsSpec, label: str, defense: StatisticsDefense) -> None:
+    survival = [name for name in ("times", "jumps") if getattr(defense, name) is not None]
+    if survival and spec.protocol != "cox":
+        raise BadInputError(
+            f"the defense {label!r} changes times and risk sets, but {spec.protocol!r} has none; use the protocol "
+            "'cox', or another defense."
+        )
+    if defense.noise is not None and spec.protocol == "cox":
+        raise BadInputError(
+            f"the defense {label!r} bounds what one record can change, which has no bound in a survival model; use "
+            "another defense."
+        )
+
+
+def times_of(spec: StatisticsSpec, data: Dataset) -> np.ndarray:
+    """Return the time of each row: a column's, or drawn to the day, exponential with a mean of 1,000 days.
+
+    Raises:
+        BadInputError: the target has not two classes, or there is no such column of numbers from 0 up.
+    """
+    target = data.schema.target
+    if not isinstance(target, Discrete) or target.width != 2:
+        raise BadInputError(
+            f"a survival model needs a target that says whether an event ended the time, of two classes; "
+            f"{target.name!r} is none. Name one (target)."
+        )
+    if spec.time is None:
+        return np.ceil(np.random.default_rng([spec.seed, 3]).exponential(1_000, len(data.all)))
+    if spec.time not in data.schema.names:
+        raise unknown_name("column of times:", spec.time, data.schema.names)
+    place = data.schema.names.index(spec.time)
+    column, times = data.schema.columns[place], data.all.column(place).numpy()
+    if isinstance(column, Discrete) or not times.min() >= 0:
+        kind = "a category" if isinstance(column, Discrete) else f"below 0 ({times.min():g})"
+        raise BadInputError(f"times are numbers from 0 up, but {spec.time!r} is {kind}; name another column (time).")
+    return times
 
 
 def family_of(spec: StatisticsSpec, data: Dataset) -> Family:
@@ -283,7 +341,7 @@ def _more(spec: StatisticsSpec) -> bool:
     return spec.summed < spec.sites
 
 
-def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> _AttackedSite:
+def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
     spec, data, guards = audit.spec, audit.data, audit.spec.guards
     count = configuration.batch_size
     assert count is not None
@@ -316,7 +374,61 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
         if guarantee is not None:
             figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     true = torch.from_numpy(design.codes[attacked]).double()
-    return _AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+    return AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+
+
+def survival_federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
+    """Return one federation that fits a survival model, and the records of the attacked sites."""
+    spec, data, guards = audit.spec, audit.data, audit.spec.guards
+    count = configuration.batch_size
+    assert count is not None
+    assert audit.times is not None
+    used = np.random.default_rng(seed).permutation(len(data.all))[: spec.sites * count]
+    cells, labels = data.all.at(torch.from_numpy(used))
+    site = np.repeat(np.arange(spec.sites), count)
+    design = model_levels(data.schema, cells.long().numpy(), site, guards.level)
+    check_ratio(design, count, guards.ratio, spec.project)
+    rows, defense = rows_of(design.codes, design.levels), audit.defenses[configuration.defense]
+    times, events = audit.times[used], numbers_of(data, labels).astype(int)
+    own = [survival.SurvivalRows(rows[site == k], times[site == k], events[site == k]) for k in range(spec.sites)]
+
+    def guard(rows_of_site: survival.SurvivalRows, grid: np.ndarray) -> survival.SurvivalRows:
+        coarser = rows_of_site
+        if defense.times is not None:
+            coarser = replace(coarser, times=defense.times(coarser.times))
+        return coarser if defense.jumps is None else survival.with_jumps(coarser, defense.jumps.records)
+
+    def rounded(step: RiskStep) -> RiskStep:
+        return step if defense.rounded is None else RiskStep(step.coefficients, defense.rounded(step.sums))
+
+    fitted = survival.fit(own, spec.iterations, guard, rounded)
+    senders = range(spec.summed, 2 * spec.summed) if audit.swapped else range(spec.summed)
+    guarded = [guard(own[k], fitted.times) for k in senders]
+    number = survival.events_at(guarded, fitted.times)
+    steps = tuple(
+        RiskStep(parts[0].coefficients, np.sum([part.sums for part in parts], axis=0))
+        for parts in zip(*(fitted.steps[k] for k in senders), strict=True)
+    )
+    step = 0.0 if defense.rounded is None else defense.rounded.step * spec.summed
+    message = RiskSetMessage(design.levels, count * spec.summed, fitted.times, number, steps, step)
+    attacked = site < spec.summed
+    figures = _hazard_figures(fitted, survival.fit(own, 25))
+    true = torch.from_numpy(design.codes[attacked]).double()
+    return AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+
+
+def _hazard_figures(fitted: survival.FederatedCox, plain_fit: survival.FederatedCox) -> list[Measurement]:
+    """Return the cost of a defense in log hazard ratios, in units of their standard errors, and in hazard ratios."""
+    errors = np.sqrt(np.maximum(np.diag(plain_fit.covariance), 1e-300))
+    apart = np.abs(fitted.coefficients - plain_fit.coefficients)
+    ratio = np.sqrt(np.maximum(np.diag(fitted.covariance), 0)) / errors
+    figures = {
+        "coefficient_error": float((apart / errors).max()),
+        "hazard_ratio_error": float(np.expm1(apart).max()),
+        "standard_error_ratio": float(np.median(ratio)),
+        "iterations": float(len(fitted.steps[0])),
+    }
+    return [Measurement.of_unit(name, None, value) for name, value in figures.items()]
 
 
 @dataclass(frozen=True)
@@ -441,6 +553,5 @@ def _threat_model(spec: StatisticsSpec, family: str, data: Dataset) -> tuple[str
 
 def deployment(spec: StatisticsSpec) -> Deployment:
     """Return the threat model of a spec: views and side information of a recipient of messages."""
-    return Deployment(
-        "statistics", spec.protocol, (NewtonView,), frozenset(), None, mechanisms("statistics", spec.defenses)
-    )
+    view = RiskSetView if spec.protocol == "cox" else NewtonView
+    return Deployment("statistics", spec.protocol, (view,), frozenset(), None, mechanisms("statistics", spec.defenses))

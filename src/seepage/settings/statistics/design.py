@@ -42,9 +42,13 @@ def _levels(column: Column, bins: int) -> int:
     return column.width if isinstance(column, Discrete) else bins
 
 
-def chosen_columns(data: Dataset, names: Sequence[str], bins: int, rows: int, ratio: float) -> tuple[str, ...]:
+def chosen_columns(
+    data: Dataset, names: Sequence[str], bins: int, rows: int, ratio: float, time: str | None = None
+) -> tuple[str, ...]:
     """Return the columns of the design: those that were named, or as many as the guard and few patterns leave."""
     schema = data.schema
+    if time in names:
+        raise BadInputError(f"the column {time!r} has the times, and is no column of the design as well; leave it out.")
     for name in names:
         if name not in schema.names:
             raise unknown_name("column of the design:", name, schema.names)
@@ -54,7 +58,12 @@ def chosen_columns(data: Dataset, names: Sequence[str], bins: int, rows: int, ra
     coefficients, patterns = 1, 1
     for column in schema.columns:
         width = _levels(column, bins)
-        if width > 1 and coefficients + width - 1 <= ratio * rows and patterns * width <= _PATTERNS:
+        if (
+            column.name != time
+            and width > 1
+            and coefficients + width - 1 <= ratio * rows
+            and patterns * width <= _PATTERNS
+        ):
             chosen.append(column.name)
             coefficients, patterns = coefficients + width - 1, patterns * width
     if not chosen:

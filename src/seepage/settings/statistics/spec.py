@@ -11,7 +11,7 @@ from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option
 from seepage.settings.part import named, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
-StatisticsProtocol = Literal["glm"]
+StatisticsProtocol = Literal["glm", "cox"]
 Project = Literal["datashield", "vantage6"]
 Regression = Literal["binomial", "gaussian", "poisson"]
 
@@ -60,7 +60,11 @@ message publishes by design.
 
     protocol: Annotated[
         StatisticsProtocol,
-        Option("Statistics that sites compute together: a generalised linear model by Newton steps (glm).", PARTIES),
+        Option(
+            "Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival "
+            "model from risk-set sums at each event time (cox).",
+            PARTIES,
+        ),
     ] = "glm"
     project: Annotated[
         Project,
@@ -73,6 +77,15 @@ message publishes by design.
     family: Annotated[
         Regression | None,
         Option("Family of the model, with its canonical link.", PARTIES, default="binomial, or gaussian for a number"),
+    ] = None
+    time: Annotated[
+        str | None,
+        Option(
+            "Column of times, for cox; the target says whether an event ended them.",
+            PARTIES,
+            "COLUMN",
+            default="drawn, to the day",
+        ),
     ] = None
     columns: Annotated[
         Names,
@@ -140,6 +153,14 @@ message publishes by design.
         Count, Option("Number of attacked sites, each in a federation of its own; intervals are over them.", ATTACK)
     ] = 5
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_protocol(cls, values: object) -> object:
+        """Fill in the attack of a survival model."""
+        if isinstance(values, Mapping) and values.get("protocol") == "cox" and "attacks" not in values:
+            return {**values, "attacks": named("risk_sets")}
+        return values
+
     @property
     def guards(self) -> Guards:
         """Guards of the project, with those that were given."""
@@ -164,6 +185,10 @@ message publishes by design.
                 f"a site of {self.project} refuses with fewer than {least} rows, got rows={min(self.rows)}; give more "
                 f"rows, or set the guard anew (minimum_rows)"
             )
+        if self.protocol == "cox" and self.family is not None:
+            raise ValueError(f"a survival model has no family, got family={self.family}; leave it out, or use glm")
+        if self.protocol != "cox" and self.time is not None:
+            raise ValueError(f"times are those of a survival model, got time={self.time!r}; use protocol cox")
         if self.start == "outcome" and self.project == "datashield":
             raise ValueError("sites of datashield start from coefficients of zero; leave start out, or use vantage6")
         return self
