@@ -1,6 +1,7 @@
 """What the sums of federated regressions tell of a site's records, by table, rows, columns, project and defense.
 
     python benchmarks/federated_statistics.py --out benchmarks/results/statistics.csv
+    python benchmarks/federated_statistics.py --survival --out benchmarks/results/statistics_survival.csv
     python benchmarks/federated_statistics.py --falsify 3000 --out benchmarks/results/falsify_statistics.csv
 
 Each line is a table, a project, a number of rows of a site, a set of columns and a defense. A line that is in the file
@@ -25,6 +26,7 @@ from scipy.stats import beta
 from seepage import kernel
 from seepage.assessment.statistics import measure_tables
 from seepage.attacks.statistics.counts import Counts
+from seepage.attacks.statistics.risk_sets import RiskSets, leavers
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.datasets import Dataset, load, read_table
@@ -34,7 +36,15 @@ from seepage.settings.statistics.audit import StatisticsAudit, knowledge_of
 from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.secret import RecordsSecret
-from seepage.wire.statistics import NewtonMessage, NewtonStep, NewtonView, rows_of, totals_of
+from seepage.wire.statistics import (
+    NewtonMessage,
+    NewtonStep,
+    NewtonView,
+    RiskSetMessage,
+    RiskSetView,
+    rows_of,
+    totals_of,
+)
 
 FIELDS = (
     "table", "project", "rows", "columns", "defense", "sites", "patterns", "rank", "occupied", "full_rank",
@@ -125,7 +135,6 @@ LINES = [
     Line(table, "datashield", rows, sites=3 if rows > 1_000 else 5) for table, sizes in SIZES.items() for rows in sizes
 ]
 LINES += [Line(table, "vantage6", 300) for table in ("german", "adult", "credit", "clinic", "registry")]
-LINES += [Line("adult", "datashield", 300, "more"), Line("german", "datashield", 200, "more", sites=3)]
 _CHANGES: list[tuple[str, str, tuple[tuple[str, float], ...], tuple[tuple[str, object], ...]]] = [
     *((f"iterations: {t}", "none", (), (("iterations", t),)) for t in (1, 2, 3, 4)),
     *((f"digits: {d}", "rounded_sums", (("digits", d),), ()) for d in (4, 3, 2, 1, 0)),
@@ -138,6 +147,27 @@ LINES += [
     for table in ("adult", "clinic")
     for label, name, options, fields in _CHANGES
 ]
+LINES += [Line("adult", "datashield", 300, "more"), Line("german", "datashield", 200, "more", sites=1)]
+
+OF_SURVIVAL = (
+    "table", "rows", "defense", "sites", "left_alone", "read_of_these", "told_apart", "records", "likeliest",
+    "certified", "false", "hazard_ratio_error", "coefficient_error", "seconds", "commit",
+)  # fmt: skip
+SURVIVAL: list[tuple[str, int, str, tuple[dict, ...]]] = [
+    *((table, rows, "none", ()) for table in ("clinic", "adult") for rows in (100, 300, 1_000)),
+    *(
+        ("clinic", 300, label, (defense,))
+        for label, defense in {
+            "times: 30": {"name": "coarser_times", "width": 30},
+            "times: 180": {"name": "coarser_times", "width": 180},
+            "jumps: 5": {"name": "jump_guard"},
+            "jumps: 20": {"name": "jump_guard", "records": 20},
+            "digits: 3": {"name": "rounded_sums", "digits": 3},
+            "digits: 1": {"name": "rounded_sums", "digits": 1},
+        }.items()
+    ),
+    ("clinic", 300, "one iteration", ({"name": "none"},)),
+]
 
 
 def main() -> None:
@@ -145,7 +175,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--falsify", type=int, default=0, help="number of draws of each form, instead of the lines")
+    parser.add_argument("--survival", action="store_true", help="survival models instead of the lines")
     arguments = parser.parse_args()
+    if arguments.survival:
+        for table, rows, label, defenses in SURVIVAL:
+            done = {tuple(one[name] for name in OF_SURVIVAL[:3]) for one in read_lines(arguments.out)}
+            if (table, str(rows), label) not in done:
+                add_lines(arguments.out, OF_SURVIVAL, [of_survival(table, rows, label, defenses)])
+        return
     if arguments.falsify:
         done = {line["form"] for line in read_lines(arguments.out)}
         for form in FORMS:
@@ -187,6 +224,77 @@ def measured(line: Line) -> dict[str, object]:
         about = {m.metric: float(m.values[0]) for m in federation.figures}
         units.append({**figures, "seconds": seconds, "base": base, "about": about, **_proofs(guess, federation)})
     return {**dict(zip(KEY, line.key, strict=True)), **_means(units)}
+
+
+def of_survival(table: str, rows: int, label: str, defenses: tuple[dict, ...]) -> dict[str, object]:
+    """Return the figures of a survival model with drawn times, means over five sites."""
+    fields = {
+        "protocol": "cox",
+        "rows": rows,
+        "columns": SETS[table],
+        "parameter_ratio": 1.0,
+        "defenses": defenses or ["none"],
+    }
+    fields["iterations"] = 1 if label == "one iteration" else 25
+    audit = StatisticsAudit(StatisticsSpec.of(**fields), OWN[table]() if table in OWN else load(table))
+    [configuration] = audit.configurations
+    units = []
+    for unit in range(5):
+        exposure = audit.expose(configuration, range(unit, unit + 1))
+        [federation] = exposure.federations
+        assert isinstance(federation.message, RiskSetMessage)
+        view, known = RiskSetView((federation.message,)), knowledge_of(audit, configuration)
+        begun = time.process_time()
+        guess = RiskSets()(view, known, [unit])
+        seconds = time.process_time() - begun
+        secret = RecordsSecret(federation.cells[None], federation.labels[None])
+        base = LikeliestTable()(view, known, [unit])
+        figures, of_base, about = (
+            {m.metric: float(m.values[0]) for m in part}
+            for part in (measure_tables(secret, guess), measure_tables(secret, base), federation.figures)
+        )
+        alone = [sums for sums, number, _, _ in leavers(federation.message) if number == 1]
+        there = {tuple(cell) for cell in federation.cells.tolist()}
+        # A difference of one record has its design row in the first line, which names its levels.
+        read = sum(_record(sums[0][0], federation.message) in there for sums in alone)
+        units.append(
+            {
+                **figures,
+                **about,
+                **_proofs(guess, federation),
+                "base": of_base["whole_records"],
+                "seconds": seconds,
+                "alone": len(alone) / rows,
+                "read": read / max(len(alone), 1),
+            }
+        )
+
+    def mean(name: str, digits: int = 4) -> str:
+        return f"{np.mean([unit[name] for unit in units]):.{digits}f}"
+
+    return {
+        **dict(zip(OF_SURVIVAL[:3], (table, rows, label), strict=True)),
+        "sites": len(units),
+        "left_alone": mean("alone"),
+        "read_of_these": mean("read") if any(unit["alone"] for unit in units) else "",
+        "told_apart": f"{np.mean([unit['told_apart'] for unit in units]) / rows:.4f}",
+        "records": mean("whole_records"),
+        "likeliest": mean("base"),
+        "certified": mean("certified"),
+        "false": sum(int(unit["false"]) for unit in units),
+        "hazard_ratio_error": mean("hazard_ratio_error", 3),
+        "coefficient_error": mean("coefficient_error", 3),
+        "seconds": mean("seconds", 1),
+    }
+
+
+def _record(row: np.ndarray, message: RiskSetMessage) -> tuple[float, ...]:
+    codes, begin = [], 1
+    for levels in message.levels:
+        entries = np.rint(row[begin : begin + len(levels) - 1])
+        codes.append(float(levels[1 + int(entries.argmax())] if entries.any() else levels[0]))
+        begin += len(levels) - 1
+    return tuple(codes)
 
 
 def _proofs(guess: object, federation: object) -> dict[str, float]:

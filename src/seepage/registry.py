@@ -46,6 +46,7 @@ ActsOn = Literal[
     "sums",
     "times",
     "risk sets",
+    "counts",
 ]
 
 # Names of the kinds in sentences.
@@ -81,6 +82,7 @@ VIEWS: dict[str, str] = {
     "TreeFilesView": "tree files",
     "NewtonView": "sums of Newton steps",
     "RiskSetView": "risk-set sums",
+    "TablesView": "tables of two runs",
 }
 
 

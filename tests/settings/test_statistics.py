@@ -126,7 +126,7 @@ def test_times_of_a_column_are_used_and_ties_leave_together() -> None:
         ({"time": "month"}, "column of times"),
         ({"time": "area"}, "is a category"),
         ({"family": "poisson"}, "has no family"),
-        ({"defenses": ["sum_noise"]}, "has no bound in a survival model"),
+        ({"defenses": ["sum_noise"]}, "has no place in the protocol 'cox'"),
         ({"columns": ["age"], "time": "age"}, "is no column of the design as well"),
         ({"attacks": ["counts"]}, "takes sums of Newton steps"),
     ],
@@ -193,7 +193,7 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
         ({"attacks": ["anchor"]}, "anchor"),
         ({"device": "cuda"}, "CPU alone"),
         ({"time": "age"}, "use protocol cox"),
-        ({"defenses": ["jump_guard"]}, "use the protocol 'cox'"),
+        ({"defenses": ["jump_guard"]}, "has no place in the protocol 'glm'"),
         ({"parameter_ratio": 0.01}, "no column fits"),
     ],
 )
@@ -226,3 +226,33 @@ def test_outcomes_that_no_model_takes_are_refused() -> None:
     table["ill"] = np.random.default_rng(0).choice(["a", "b", "c"], len(table))
     with pytest.raises(BadInputError, match="has 3 classes"):
         StatisticsAudit(StatisticsSpec.of(rows=60, sites=3), read_table(table, target="ill"))
+
+
+def test_a_patient_who_joined_is_read_from_two_runs_of_tables() -> None:
+    changes = [{"name": "minimum_count", "count": 3, "label": "few"}, {"name": "rounded_counts", "label": "fives"}]
+    found = figures(audit(protocol="table", repetitions=4, defenses=["none", *changes]))
+    assert found["differencing", "none", "exact_match"] == found["differencing", "none", "with_label"] == 1.0
+    assert found["differencing", "none", "certified"] == 1.0
+    for label in ("few", "fives"):
+        assert not found.get(("differencing", label, "certified_wrong"))
+        assert found["differencing", label, "accuracy"] is not None
+    assert (found["training", "few", "left_out"] or 0.0) > 0
+    assert found["differencing", "fives", "certified"] == 0.0
+    several = figures(audit(protocol="table", repetitions=2, changed=3))
+    assert (several["differencing", "none", "accuracy"] or 0.0) > (
+        several["likeliest_table", "none", "accuracy"] or 0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"family": "gaussian"}, "tables have no family"),
+        ({"defenses": ["sum_noise"]}, "has no place in the protocol 'table'"),
+        ({"rows": 599}, "rows each hold 601 rows"),
+        ({"attacks": ["counts"]}, "takes sums of Newton steps"),
+    ],
+)
+def test_tables_that_cannot_be_made_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        audit(protocol="table", **options)

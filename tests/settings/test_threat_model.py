@@ -47,7 +47,7 @@ VIEWS = {
     },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
     "trees": {trees.HistogramsView, trees.TreeFilesView},
-    "statistics": {statistics.NewtonView, statistics.RiskSetView},
+    "statistics": {statistics.NewtonView, statistics.RiskSetView, statistics.TablesView},
 }
 SPECS = {
     "horizontal": make_spec(),
@@ -137,8 +137,9 @@ WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
         (PooledSpec(), {"dominant", "joint"}),
         (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"}),
         (TreesSpec(protocol="cyclic"), {"anchor"}),
-        (StatisticsSpec(), {"risk_sets"}),
-        (StatisticsSpec(protocol="cox"), {"counts"}),
+        (StatisticsSpec(), {"differencing", "risk_sets"}),
+        (StatisticsSpec(protocol="cox"), {"counts", "differencing"}),
+        (StatisticsSpec(protocol="table"), {"counts", "risk_sets"}),
         (
             PooledSpec(
                 protocol="update", shares=(0.1, 0.3, 0.5, 0.7, 0.9), shadows=100, attacks=(Part(name="dominant"),)

@@ -85,7 +85,12 @@ attacks.declare(
     "trees",
 )
 attacks.declare(
-    {"counts": "seepage.attacks.statistics.counts", "risk_sets": "seepage.attacks.statistics.risk_sets"}, "statistics"
+    {
+        "counts": "seepage.attacks.statistics.counts",
+        "differencing": "seepage.attacks.statistics.differencing",
+        "risk_sets": "seepage.attacks.statistics.risk_sets",
+    },
+    "statistics",
 )
 
 

@@ -20,6 +20,7 @@ from seepage.wire.statistics import (
     StatisticsKnowledge,
     StatisticsMessage,
     StatisticsView,
+    TablesMessage,
     totals_of,
 )
 
@@ -33,8 +34,10 @@ def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tab
 
     At coefficients of zero all weights are alike, so that its information is these tables, as in a start from outcomes
     of two classes. Other starts weight each record by its outcome; these tables are then taken for those of all. Of a
-    survival model they are those of the records at risk at first.
+    survival model they are those of the records at risk at first, and of tables those of the first run.
     """
+    if isinstance(message, TablesMessage):
+        return _of_run(message)
     if any(message.noise) or not message.steps:
         return None
     if isinstance(message, RiskSetMessage):
@@ -49,6 +52,22 @@ def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tab
     if whole is not None:
         return [[table.numpy() for table in row] for row in whole]
     return _of_first(message)
+
+
+def _size(message: StatisticsMessage) -> int:
+    """Return the number of attacked records."""
+    return message.changed if isinstance(message, TablesMessage) else message.records
+
+
+def _of_run(message: TablesMessage) -> Tables:
+    """Return the tables of the first run, for as many records as were added; none for numbers that were left out."""
+    number, scale = len(message.levels), message.changed / message.records
+    tables = {pair: np.nan_to_num(np.maximum(table, 0)) * scale for pair, table in message.before.items()}
+    single = [np.diag(tables[i, number].sum(1)) for i in range(number)]
+    return [
+        [single[i] if i == j else tables[i, j] if i < j else tables[j, i].T for j in range(number)]
+        for i in range(number)
+    ]
 
 
 def _of_first(message: NewtonMessage) -> Tables:
@@ -93,9 +112,9 @@ def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, genera
     """Return outcomes that are dealt out with the share of each in the public rows."""
     target = knowledge.schema.target
     if not isinstance(target, Discrete):
-        return np.full(message.records, np.nan)
+        return np.full(_size(message), np.nan)
     shares = knowledge.label_shares if knowledge.label_shares is not None else np.full(target.width, 1 / target.width)
-    return generator.permutation(np.repeat(np.arange(target.width), _whole(shares * message.records, message.records)))
+    return generator.permutation(np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message))))
 
 
 def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:
@@ -120,8 +139,8 @@ class OwnTotals(_FromTables):
     def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         columns = []
         for i, levels in enumerate(message.levels):
-            counts = _whole(tables[i][i].diagonal(), message.records)
-            columns.append(generator.permutation(np.repeat(np.arange(len(levels)), counts)[: message.records]))
+            counts = _whole(tables[i][i].diagonal(), _size(message))
+            columns.append(generator.permutation(np.repeat(np.arange(len(levels)), counts)[: _size(message)]))
         return np.stack(columns, axis=1)
 
 
@@ -136,9 +155,9 @@ class CrossTables(_FromTables):
     def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         number = len(tables)
         shared = np.array([[_information(tables[i][j]) for j in range(number)] for i in range(number)])
-        places = np.zeros((message.records, number), dtype=int)
-        counts = _whole(tables[0][0].diagonal(), message.records)
-        places[:, 0] = np.repeat(np.arange(len(counts)), counts)[: message.records]
+        places = np.zeros((_size(message), number), dtype=int)
+        counts = _whole(tables[0][0].diagonal(), _size(message))
+        places[:, 0] = np.repeat(np.arange(len(counts)), counts)[: _size(message)]
         known = [0]
         while len(known) < number:
             rest = [j for j in range(number) if j not in known]
@@ -181,9 +200,9 @@ class LikeliestTable(_FromTables):
                     place = patterns[:, i] * tables[j][j].shape[0] + patterns[:, j]
                     have = np.bincount(place, number, tables[i][j].size)
                     number *= (tables[i][j].ravel() / np.maximum(have, 1e-300))[place]
-        number *= message.records / max(float(number.sum()), 1e-300)
-        counts = _whole(number, message.records)
-        return np.repeat(patterns, counts, axis=0)[: message.records]
+        number *= _size(message) / max(float(number.sum()), 1e-300)
+        counts = _whole(number, _size(message))
+        return np.repeat(patterns, counts, axis=0)[: _size(message)]
 
 
 def _possible(tables: Tables) -> np.ndarray | None:

@@ -142,3 +142,65 @@ class JumpGuard:
 
     def __post_init__(self) -> None:
         check_count("records", self.records)
+
+
+@defenses.register("minimum_count", "statistics")
+@dataclass(frozen=True)
+class MinimumCount:
+    """Numbers of a table below a minimum, but above 0, are left out.
+
+    Source: ``nfilter.tab`` of DataSHIELD, 3 by default.
+
+    Attributes:
+        count: least number that is published.
+
+    Raises:
+        BadInputError: the number is no whole number from 1 up.
+
+    Example:
+        >>> MinimumCount(3)(np.array([0.0, 2.0, 3.0])).tolist()
+        [0.0, nan, 3.0]
+    """
+
+    words: ClassVar[str] = "numbers below {count} left out"
+    acts_on: ClassVar[ActsOn] = "counts"
+
+    count: int = 3
+
+    def __post_init__(self) -> None:
+        check_count("count", self.count)
+
+    def __call__(self, table: Float[np.ndarray, "level level"]) -> Float[np.ndarray, "level level"]:
+        """Return a table with what may be published."""
+        shown: Float[np.ndarray, "level level"] = np.where((table > 0) & (table < self.count), np.nan, table)
+        return shown
+
+
+@defenses.register("rounded_counts", "statistics")
+@dataclass(frozen=True)
+class RoundedCounts:
+    """Numbers of a table are rounded to multiples of a base.
+
+    Attributes:
+        base: multiple that numbers are rounded to.
+
+    Raises:
+        BadInputError: the base is no whole number from 1 up.
+
+    Example:
+        >>> RoundedCounts(5)(np.array([2.0, 13.0])).tolist()
+        [0.0, 15.0]
+    """
+
+    words: ClassVar[str] = "numbers rounded to multiples of {base}"
+    acts_on: ClassVar[ActsOn] = "precision of sums"
+
+    base: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("base", self.base)
+
+    def __call__(self, table: Float[np.ndarray, "level level"]) -> Float[np.ndarray, "level level"]:
+        """Return a rounded table."""
+        rounded: Float[np.ndarray, "level level"] = np.round(table / self.base) * self.base
+        return rounded

@@ -214,7 +214,7 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
 def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
     """Return all patterns (pattern, column) that records may have, and the most records of each.
 
-    Where cross tables are known, patterns with two levels that no record has together are left out. A pattern with an
+    Where cross tables are known, patterns with levels that no record has together are left out. A pattern with an
     outcome has its place among the declared values as the last entry.
 
     Raises:
@@ -234,6 +234,10 @@ def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
             assert pairs is not None
             table, off = pairs[j][i]
             most = torch.minimum(most, (table + off + _SAME).floor()[found[:, j], level])
+        for table in sent.tables:
+            if max(table.columns) == i:
+                number = table.counts.double()[tuple(found[:, column] for column in table.columns)]
+                most = torch.minimum(most, (number + sent.rounded / 2 + _SAME).floor().nan_to_num(sent.records))
         found, most = found[most > 0], most[most > 0]
         if len(found) > MOST_PATTERNS:
             raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")

@@ -369,9 +369,10 @@ class StatisticsOptions(SharedOptions, total=False):
 
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    protocol: Literal["glm", "cox"]
+    protocol: Literal["glm", "cox", "table"]
     """Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival model
-    from risk-set sums at each event time (cox).
+    from risk-set sums at each event time (cox), or cross tables of every two columns, published again after some
+    records joined (table).
     """
     project: Literal["datashield", "vantage6"]
     """Project whose messages and guards are audited: datashield (information, score and deviance, from coefficients of
@@ -381,6 +382,8 @@ class StatisticsOptions(SharedOptions, total=False):
     """Family of the model, with its canonical link."""
     time: str | None
     """Column of times, for cox; the target says whether an event ended them."""
+    changed: int
+    """Number of records that the second run of tables has beside the first; these are attacked."""
     columns: str | Sequence[str]
     """Column of the model's design."""
     bins: int

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 
 from seepage import kernel
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 
 Family = Literal["binomial", "gaussian", "poisson"]
@@ -138,8 +138,60 @@ class RiskSetView:
         return len(self.messages)
 
 
-StatisticsView = NewtonView | RiskSetView
-StatisticsMessage = NewtonMessage | RiskSetMessage
+@dataclass(frozen=True)
+class TablesMessage:
+    """Cross tables of every two columns, the outcome the last of them, of two runs that differ by some records.
+
+    Attributes:
+        levels: for each column, codes of the levels that tables have.
+        records: number of records of the first run.
+        changed: number of records that the second run has beside them.
+        before, after: numbers of records by the levels of columns i < j, under (i, j); NaN for those left out.
+        base: multiple that numbers were rounded to; 0 for those that were not.
+    """
+
+    levels: tuple[tuple[int, ...], ...]
+    records: int
+    changed: int
+    before: Mapping[tuple[int, int], Float[np.ndarray, "_ _"]] = field(repr=False)
+    after: Mapping[tuple[int, int], Float[np.ndarray, "_ _"]] = field(repr=False)
+    base: int = 0
+
+    def totals(self, schema: Schema, labels: bool = False) -> kernel.Totals:
+        """Return the kernel's question about the records that were added; ``labels`` asks for their outcomes too."""
+        target, last = schema.target, len(self.levels)
+        assert isinstance(target, Discrete)
+        tables = tuple(
+            kernel.CountTable(pair, torch.from_numpy(self.after[pair] - table), self.changed + 1)
+            for pair, table in self.before.items()
+            if labels or last not in pair
+        )
+        columns = tuple(_encoded(c) for c in schema.columns)
+        values = tuple(float(code) for code in range(target.width)) if labels else None
+        return kernel.Totals(
+            columns, self.levels, "gaussian", self.changed, tables=tables, labels=values, rounded=2.0 * self.base
+        )
+
+
+@dataclass(frozen=True)
+class TablesView:
+    """Published cross tables of two runs that differ by some records."""
+
+    messages: tuple[TablesMessage, ...]
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(self.messages)
+
+
+def _encoded(column: Discrete | Continuous) -> kernel.EncodedColumn:
+    assert isinstance(column, Discrete)
+    return kernel.EncodedColumn(column.name, (), (), column.categories)
+
+
+StatisticsView = NewtonView | RiskSetView | TablesView
+StatisticsMessage = NewtonMessage | RiskSetMessage | TablesMessage
 
 
 @dataclass(frozen=True)
@@ -188,9 +240,7 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off:
         )
         for s in message.steps
     )
-    columns = tuple(
-        kernel.EncodedColumn(c.name, (), (), c.categories) for c in schema.columns if isinstance(c, Discrete)
-    )
+    columns = tuple(_encoded(c) for c in schema.columns)
     defense = "noise" if any(message.noise) else "none"
     return kernel.Totals(
         columns, message.levels, message.family, message.records, steps,

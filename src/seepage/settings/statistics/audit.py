@@ -17,7 +17,14 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.statistics import measure_tables
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_parity
-from seepage.defenses.statistics import CoarserTimes, JumpGuard, RoundedSums, SumNoise
+from seepage.defenses.statistics import (
+    CoarserTimes,
+    JumpGuard,
+    MinimumCount,
+    RoundedCounts,
+    RoundedSums,
+    SumNoise,
+)
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.protocols import statistics as newton
@@ -55,6 +62,8 @@ from seepage.wire.statistics import (
     StatisticsKnowledge,
     StatisticsMessage,
     StatisticsView,
+    TablesMessage,
+    TablesView,
     outcomes,
     rows_of,
 )
@@ -67,11 +76,24 @@ _TESTED = 2_000
 METRICS = ("accuracy", "certified", "exact_match")
 STATISTICS_SCALES = {
     "epsilon": Scale(None),
-    **dict.fromkeys(("patterns", "rank", "occupied", "iterations", "left_alone", "told_apart"), Scale(None)),
+    **dict.fromkeys(
+        ("patterns", "rank", "occupied", "iterations", "left_alone", "told_apart", "left_out"), Scale(None)
+    ),
     **dict.fromkeys(("coefficient_error", "hazard_ratio_error", "standard_error_ratio"), Scale(None)),
 }
 _SHARE, _FEWEST_REHEARSED = 0.25, 50
 _CONTROL_ROWS, _CONTROL_SITES = 60, 3
+
+
+# Protocols that each mechanism of a defense has a place in, and what it does.
+_PLACES: dict[str, tuple[tuple[str, ...], str]] = {
+    "rounded": (("glm", "cox"), "rounds sums"),
+    "noise": (("glm",), "bounds what one record can change"),
+    "times": (("cox",), "changes times"),
+    "jumps": (("cox",), "changes risk sets"),
+    "minimum": (("table",), "leaves numbers of tables out"),
+    "counts": (("table",), "rounds numbers of tables"),
+}
 
 
 @dataclass(frozen=True)
@@ -82,11 +104,14 @@ class StatisticsDefense:
     noise: SumNoise | None = None
     times: CoarserTimes | None = None
     jumps: JumpGuard | None = None
+    minimum: MinimumCount | None = None
+    counts: RoundedCounts | None = None
 
 
 def defense_of(part: Part) -> StatisticsDefense:
     """Return a defense ready to use."""
-    return StatisticsDefense(*mechanisms_of("statistics", part, RoundedSums, SumNoise, CoarserTimes, JumpGuard))
+    kinds = (RoundedSums, SumNoise, CoarserTimes, JumpGuard, MinimumCount, RoundedCounts)
+    return StatisticsDefense(*mechanisms_of("statistics", part, *kinds))
 
 
 class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
@@ -105,12 +130,19 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             fitting = min(max(spec.rows), len(whole.all) // spec.sites)
             self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
         most = max(spec.rows) * spec.sites
+        if spec.protocol == "table":
+            most = max(spec.rows) + 2 * spec.changed
         if most > len(whole.all):
             raise BadInputError(
                 f"{spec.sites} sites with {max(spec.rows):,} rows each hold {most:,} rows, but {whole.name!r} has "
                 f"{len(whole.all):,}; give fewer sites or rows."
             )
-        self.family = "binomial" if spec.protocol == "cox" else family_of(spec, whole)
+        self.family = family_of(spec, whole) if spec.protocol == "glm" else "binomial"
+        if spec.protocol == "table" and not isinstance(whole.schema.target, Discrete):
+            raise BadInputError(
+                f"tables have categories, but the outcome {whole.schema.target.name!r} is a number; name another "
+                "target."
+            )
         self.times = times_of(spec, whole) if spec.protocol == "cox" else None
         columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), spec.guards.ratio, spec.time)
         self.dataset = self.data = coarse(whole, columns, spec.bins)
@@ -134,7 +166,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         return About(
             **facts_of(data),
             protocol=spec.protocol,
-            model=f"{'survival' if spec.protocol == 'cox' else self.family} regression ({spec.project})",
+            model="none" if spec.protocol == "table" else f"{self._kind} regression ({spec.project})",
             lead="What a site's sums in federated statistics tell of the records behind them.",
             attacker="Who receives them",
             secret="all cells",
@@ -142,11 +174,16 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             size="rows of a site",
             size_option="--rows",
             control="Planted columns tell of each other only together, which sums show: a working attack reads all.",
-            threat_model=_threat_model(spec, "survival" if spec.protocol == "cox" else self.family, data),
+            threat_model=_threat_model(spec, self._kind, data),
             scales=STATISTICS_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
             settings={**shown, "family": self.family, "columns": list(data.schema.names)},
         )
+
+    @property
+    def _kind(self) -> str:
+        """Kind of the model, in words."""
+        return "survival" if self.spec.protocol == "cox" else self.family
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
@@ -163,7 +200,8 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     def expose(self, configuration: Configuration, units: range) -> StatisticsExposure:
         """Fit the model in some federations, and return the messages of the attacked sites."""
         seeds = [stream(self.spec.seed, unit, "sites") % 2**62 for unit in units]
-        federation = survival_federation if self.spec.protocol == "cox" else _federation
+        federations = {"glm": _federation, "cox": survival_federation, "table": two_runs}
+        federation = federations[self.spec.protocol]
         return StatisticsExposure(self, configuration, units, [federation(self, configuration, s) for s in seeds])
 
     def forecast(self, configuration: Configuration) -> float | None:
@@ -185,11 +223,12 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         spec = self.spec
         noise = Lever("sum_noise", 0.1, 100.0, strengths=(("multiplier",),))
         return (
-            Lever("rounded_sums", 6, 1, True, strengths=(("digits",),)),
+            *([Lever("rounded_sums", 6, 1, True, strengths=(("digits",),))] if spec.protocol != "table" else []),
+            *([Lever("rounded_counts", 2, 20, True, strengths=(("base",),))] if spec.protocol == "table" else []),
             *([noise] if self.family == "binomial" and spec.protocol == "glm" else []),
             *([Lever("coarser_times", 7, 180, strengths=(("width",),))] if spec.protocol == "cox" else []),
             *([Lever("jump_guard", 2, 20, True, strengths=(("records",),))] if spec.protocol == "cox" else []),
-            *([Lever("iterations", spec.iterations, 1, True, spec_field="iterations")] if spec.iterations > 1 else []),
+            *([Lever("iterations", spec.iterations, 1, True, spec_field="iterations")] if _iterates(spec) else []),
             Lever("minimum_level", spec.guards.level + 1, max(spec.rows) // 4, True, spec_field="minimum_level"),
             *([Lever("summed", spec.summed + 1, spec.sites, True, spec_field="summed")] if _more(spec) else []),
         )
@@ -260,22 +299,20 @@ class StatisticsExposure(Exposure):
 
 def view_of(messages: Sequence[StatisticsMessage]) -> StatisticsView:
     """Return the view of some messages of one kind."""
-    survival = tuple(message for message in messages if isinstance(message, RiskSetMessage))
-    return RiskSetView(survival) if survival else NewtonView(tuple(m for m in messages if isinstance(m, NewtonMessage)))
+    risk_sets = tuple(message for message in messages if isinstance(message, RiskSetMessage))
+    tables = tuple(message for message in messages if isinstance(message, TablesMessage))
+    if risk_sets:
+        return RiskSetView(risk_sets)
+    return TablesView(tables) if tables else NewtonView(tuple(m for m in messages if isinstance(m, NewtonMessage)))
 
 
 def _check_protocol(spec: StatisticsSpec, label: str, defense: StatisticsDefense) -> None:
-    survival = [name for name in ("times", "jumps") if getattr(defense, name) is not None]
-    if survival and spec.protocol != "cox":
-        raise BadInputError(
-            f"the defense {label!r} changes times and risk sets, but {spec.protocol!r} has none; use the protocol "
-            "'cox', or another defense."
-        )
-    if defense.noise is not None and spec.protocol == "cox":
-        raise BadInputError(
-            f"the defense {label!r} bounds what one record can change, which has no bound in a survival model; use "
-            "another defense."
-        )
+    for name, (protocols, does) in _PLACES.items():
+        if getattr(defense, name) is not None and spec.protocol not in protocols:
+            raise BadInputError(
+                f"the defense {label!r} {does}, and has no place in the protocol {spec.protocol!r}; use "
+                f"{' or '.join(map(repr, protocols))}, or another defense."
+            )
 
 
 def times_of(spec: StatisticsSpec, data: Dataset) -> np.ndarray:
@@ -334,11 +371,17 @@ def knowledge_of(audit: StatisticsAudit, configuration: Configuration) -> Statis
     if isinstance(target, Discrete):
         shares = np.bincount(data.all.labels.long().numpy(), minlength=target.width) / len(data.all)
     records = configuration.batch_size * audit.spec.summed
+    if audit.spec.protocol == "table":
+        records = audit.spec.changed
     return StatisticsKnowledge(data.schema, data.statistics, records, label_shares=shares)
 
 
 def _more(spec: StatisticsSpec) -> bool:
-    return spec.summed < spec.sites
+    return spec.protocol != "table" and spec.summed < spec.sites
+
+
+def _iterates(spec: StatisticsSpec) -> bool:
+    return spec.protocol != "table" and spec.iterations > 1
 
 
 def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
@@ -415,6 +458,39 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     figures = _hazard_figures(fitted, survival.fit(own, 25))
     true = torch.from_numpy(design.codes[attacked]).double()
     return AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+
+
+def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
+    """Return tables of a site's records, and of the same records with some more; these are attacked."""
+    data = audit.data
+    count, changed = configuration.batch_size, audit.spec.changed
+    assert count is not None
+    used = np.random.default_rng(seed).permutation(len(data.all))[: count + 2 * changed]
+    cells, labels = data.all.at(torch.from_numpy(used))
+    codes = np.concatenate([cells.long().numpy(), labels.long().numpy()[:, None]], axis=1)
+    defense = audit.defenses[configuration.defense]
+    widths = [column.width for column in (*data.schema.columns, data.schema.target)]
+    # In the negative control other records join than those that are scored.
+    joins = slice(count + changed, None) if audit.swapped else slice(count, count + changed)
+
+    def tables(own: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+        crossed = {}
+        for j, wide in enumerate(widths):
+            for i in range(j):
+                table = np.zeros((widths[i], wide))
+                np.add.at(table, (own[:, i], own[:, j]), 1)
+                table = table if defense.minimum is None else defense.minimum(table)
+                crossed[i, j] = table if defense.counts is None else defense.counts(table)
+        return crossed
+
+    before, after = tables(codes[:count]), tables(np.concatenate([codes[:count], codes[joins]]))
+    levels = tuple(tuple(range(width)) for width in widths[:-1])
+    base = 0 if defense.counts is None else defense.counts.base
+    message = TablesMessage(levels, count, changed, before, after, base)
+    left_out = float(np.mean(np.concatenate([np.isnan(table).ravel() for table in before.values()])))
+    true = cells[count : count + changed]
+    figures = [Measurement.of_unit("left_out", None, left_out)]
+    return AttackedSite(message, true, labels[count : count + changed], figures)
 
 
 def _hazard_figures(fitted: survival.FederatedCox, plain_fit: survival.FederatedCox) -> list[Measurement]:
@@ -553,5 +629,5 @@ def _threat_model(spec: StatisticsSpec, family: str, data: Dataset) -> tuple[str
 
 def deployment(spec: StatisticsSpec) -> Deployment:
     """Return the threat model of a spec: views and side information of a recipient of messages."""
-    view = RiskSetView if spec.protocol == "cox" else NewtonView
+    view = {"glm": NewtonView, "cox": RiskSetView, "table": TablesView}[spec.protocol]
     return Deployment("statistics", spec.protocol, (view,), frozenset(), None, mechanisms("statistics", spec.defenses))

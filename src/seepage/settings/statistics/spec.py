@@ -11,7 +11,7 @@ from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option
 from seepage.settings.part import named, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
-StatisticsProtocol = Literal["glm", "cox"]
+StatisticsProtocol = Literal["glm", "cox", "table"]
 Project = Literal["datashield", "vantage6"]
 Regression = Literal["binomial", "gaussian", "poisson"]
 
@@ -62,7 +62,8 @@ message publishes by design.
         StatisticsProtocol,
         Option(
             "Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival "
-            "model from risk-set sums at each event time (cox).",
+            "model from risk-set sums at each event time (cox), or cross tables of every two columns, published again "
+            "after some records joined (table).",
             PARTIES,
         ),
     ] = "glm"
@@ -87,6 +88,10 @@ message publishes by design.
             default="drawn, to the day",
         ),
     ] = None
+    changed: Annotated[
+        Count,
+        Option("Number of records that the second run of tables has beside the first; these are attacked.", PARTIES),
+    ] = 1
     columns: Annotated[
         Names,
         Option(
@@ -156,9 +161,10 @@ message publishes by design.
     @model_validator(mode="before")
     @classmethod
     def _of_protocol(cls, values: object) -> object:
-        """Fill in the attack of a survival model."""
-        if isinstance(values, Mapping) and values.get("protocol") == "cox" and "attacks" not in values:
-            return {**values, "attacks": named("risk_sets")}
+        """Fill in the attack of a survival model or of tables."""
+        usual = {"cox": "risk_sets", "table": "differencing"}
+        if isinstance(values, Mapping) and values.get("protocol") in usual and "attacks" not in values:
+            return {**values, "attacks": named(usual[values["protocol"]])}
         return values
 
     @property
@@ -185,6 +191,8 @@ message publishes by design.
                 f"a site of {self.project} refuses with fewer than {least} rows, got rows={min(self.rows)}; give more "
                 f"rows, or set the guard anew (minimum_rows)"
             )
+        if self.protocol == "table" and (self.family is not None or self.summed > 1):
+            raise ValueError("tables have no family and are not added up; leave family and summed out, or use glm")
         if self.protocol == "cox" and self.family is not None:
             raise ValueError(f"a survival model has no family, got family={self.family}; leave it out, or use glm")
         if self.protocol != "cox" and self.time is not None:
