@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from seepage.advise.membership import membership
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
-    from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
+    from seepage.auditing import (
+        audit,
+        audit_document,
+        audit_pooled,
+        audit_split,
+        audit_statistics,
+        audit_trees,
+        audit_vertical,
+    )
     from seepage.captures.capturing import TranscriptWriter, capture, write_weights
     from seepage.captures.parties import PartyTranscripts
     from seepage.datasets.dataset import read_table
@@ -46,6 +54,7 @@ __all__ = [
     "audit_document",
     "audit_pooled",
     "audit_split",
+    "audit_statistics",
     "audit_trees",
     "audit_vertical",
     "capture",

@@ -87,6 +87,14 @@ attacks.declare(
     },
     "trees",
 )
+attacks.declare(
+    {
+        "counts": "seepage.attacks.statistics.counts",
+        "differencing": "seepage.attacks.statistics.differencing",
+        "risk_sets": "seepage.attacks.statistics.risk_sets",
+    },
+    "statistics",
+)
 
 
 def create(name: str, **options: object) -> Attack:

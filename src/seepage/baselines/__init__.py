@@ -30,6 +30,11 @@ _NAMES = {
         "labels": ("label_mode", "label_columns"),
     },
     "pooled": {"pooled": ("chance", "constant_share")},
+    "statistics": {
+        "mode": ("likeliest",),
+        "random": ("random",),
+        "statistics": ("own_marginals", "cross_tables", "likeliest_table"),
+    },
 }
 for _setting, _modules in _NAMES.items():
     for _module, _names in _modules.items():

@@ -125,6 +125,10 @@ _OURS = {
         "federated trees: what histograms and tree files tell of the records that they were grown on",
         "prepared",
     ),
+    "statistics": (
+        "federated statistics: what sums of regressions, survival models and tables tell of records",
+        "StatisticsAudit.prepared",
+    ),
 }
 for _name, (_summary, _prepare) in _OURS.items():
     _spec, _audit = f"seepage.settings.{_name}.spec", f"seepage.settings.{_name}.audit"

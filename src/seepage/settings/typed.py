@@ -374,3 +374,51 @@ class TreesOptions(SharedOptions, total=False):
     """Number of records whose labels the passive party of secureboost knows; they do not count."""
     repetitions: int
     """Number of attacked clients, each in a federation of its own; intervals are over them."""
+
+
+class StatisticsOptions(SharedOptions, total=False):
+    """Options of federated statistics: what sums of regressions, survival models and tables tell of records."""
+
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    protocol: Literal["glm", "cox", "table"]
+    """Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival model
+    from risk-set sums at each event time (cox), or cross tables of every two columns, published again after some
+    records joined (table).
+    """
+    project: Literal["datashield", "vantage6"]
+    """Project whose messages and guards are audited: datashield (information, score and deviance, from coefficients of
+    zero) or vantage6 (X^T W X, X^T W z, dispersion and deviance, from the outcomes).
+    """
+    family: Literal["binomial", "gaussian", "poisson"] | None
+    """Family of the model, with its canonical link."""
+    time: str | None
+    """Column of times, for cox; the target says whether an event ended them."""
+    changed: int
+    """Number of records that the second run of tables has beside the first; these are attacked."""
+    columns: str | Sequence[str]
+    """Column of the model's design."""
+    bins: int
+    """Number of levels that a number is cut into, by public quantiles."""
+    rows: int | Sequence[int]
+    """Number of records of a site; each number is audited."""
+    sites: int
+    """Number of sites, the attacked one included."""
+    summed: int
+    """Number of sites whose sums are added up before anyone sees them, as secure aggregation does; the records of all
+    of them are then attacked.
+    """
+    iterations: int
+    """Largest number of iterations; fewer where the deviance settles."""
+    start: Literal["zero", "outcome"] | None
+    """First step: coefficients of zero, or halfway from each outcome to a mean."""
+    parameter_ratio: float | None
+    """Guard: largest number of coefficients for each record of a site."""
+    minimum_level: int | None
+    """Guard: least number of records of a level at every site; rarer ones are taken together with the most frequent
+    level.
+    """
+    minimum_rows: int | None
+    """Guard: least number of records of a site."""
+    repetitions: int
+    """Number of attacked sites, each in a federation of its own; intervals are over them."""

@@ -85,7 +85,7 @@ Your own table, with a look at the columns that matter:
 
     seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
 
-What a document says (`seepage spec new` drafts one, of any of the five settings), with more victims:
+What a document says (`seepage spec new` drafts one, of any of the six settings), with more victims:
 
     seepage audit audit.yaml --victims 40 --out mine
 
