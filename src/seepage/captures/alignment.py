@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import Tensor
 
-from seepage.assessment.intervals import interval, welch
+from seepage.assessment.intervals import difference, interval
 from seepage.assessment.measurement import Estimate
 from seepage.seeds import stream
 from seepage.tabular.schema import Column, Discrete
@@ -30,7 +29,7 @@ class Rate:
     Attributes:
         value: category in words; None for the mean of a column of numbers.
         shared, others: share with its 95% interval by Wilson, or mean with Student's.
-        difference: ``shared`` less ``others``, with the 95% interval of Newcombe (1998, method 10) or Welch.
+        difference: ``shared`` less ``others``, with a 95% interval from theirs, see ``difference``.
     """
 
     column: str
@@ -83,13 +82,13 @@ def alignment(
 def _rates(column: Column, cells: Float[Tensor, " record"], shared: Bool[Tensor, " record"]) -> list[Rate]:
     if not isinstance(column, Discrete):
         within, without = interval(cells[shared]), interval(cells[~shared])
-        return [Rate(column.name, None, within, without, welch(without, within))]
+        return [Rate(column.name, None, within, without, difference(without, within))]
     rates = []
     for code, category in enumerate(column.categories):
         of_category = cells == code
         if bool(of_category.any()):
             within, without = _share(of_category[shared]), _share(of_category[~shared])
-            rates.append(Rate(column.name, str(category), within, without, _newcombe(within, without)))
+            rates.append(Rate(column.name, str(category), within, without, difference(without, within)))
     return rates
 
 
@@ -98,14 +97,6 @@ def _share(values: Bool[Tensor, " record"]) -> Estimate:
     count, n = int(values.sum()), len(values)
     bounds = binomtest(count, n).proportion_ci(method="wilson")
     return Estimate(count / n, float(bounds.low), float(bounds.high), n)
-
-
-def _newcombe(first: Estimate, second: Estimate) -> Estimate:
-    """Return the difference of two independent shares with its interval from those of Wilson."""
-    ends = (first.mean, first.low, first.high, second.mean, second.low, second.high)
-    p, low_p, high_p, q, low_q, high_q = (float(end or 0.0) for end in ends)
-    below, above = math.hypot(p - low_p, high_q - q), math.hypot(high_p - p, q - low_q)
-    return Estimate(p - q, p - q - below, p - q + above, min(first.n, second.n))
 
 
 def _features(column: Column, cells: Float[Tensor, " record"]) -> np.ndarray:
