@@ -18,7 +18,7 @@ from seepage.packages import installed, lazy_package
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
-    from seepage.advise.membership import membership
+    from seepage.advise.epsilon import epsilon
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import (
@@ -58,9 +58,9 @@ __all__ = [
     "audit_trees",
     "audit_vertical",
     "capture",
+    "epsilon",
     "guard",
     "isolated",
-    "membership",
     "models",
     "read_table",
     "recommend",

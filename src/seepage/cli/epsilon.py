@@ -1,4 +1,4 @@
-"""``seepage membership``: a lower bound of the epsilon of whole trainings, from one training each."""
+"""``seepage epsilon``: a lower bound of the epsilon of whole trainings, from one training each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIELDS = (
 
 @app.command()
 @fields_in_options(HorizontalSpec, _FIELDS)
-def membership(
+def epsilon(
     *,
     given: dict[str, Json],
     canaries: Annotated[
@@ -60,13 +60,14 @@ def membership(
 
     Rows of the table are canaries: a coin decides for each whether the network is trained on it. How well the losses of
     the trained network tell which were bounds epsilon, whatever the defense is (Steinke, Nasr and Jagielski, 2023).
-    Beside it stands the epsilon that the defense's accountant gives. Exit status: 1 where the bound is above it.
+    Beside it stands the epsilon that the defense's accountant gives. Exit status: 1 where the bound is above it. Who was
+    in the training is what seepage membership measures.
 
     [bold]Examples[/bold]
 
-        seepage membership --dataset german --batch-size 16 --defense 'dp_sgd:{clip_norm: 1, noise_multiplier: 1}'
+        seepage epsilon --dataset german --batch-size 16 --defense 'dp_sgd:{clip_norm: 1, noise_multiplier: 1}'
 
-        seepage membership --data people.csv --target outcome --canaries 500 --json
+        seepage epsilon --data people.csv --target outcome --canaries 500 --json
     """
     names = given.pop("dataset", ["adult"])
     assert isinstance(names, list)
@@ -74,10 +75,10 @@ def membership(
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
     # Only what can be trained is worth the time that this takes to load.
-    advise, utility = (import_module(f"seepage.{name}") for name in ("advise.membership", "assessment.utility"))
+    advise, utility = (import_module(f"seepage.{name}") for name in ("advise.epsilon", "assessment.utility"))
     recipe = utility.Recipe(epochs=epochs, delta=delta)
     say = (lambda line: None) if quiet else print_message
-    results = advise.membership(spec, canaries=canaries, kind=kind, recipe=recipe, say=say)
+    results = advise.epsilon(spec, canaries=canaries, kind=kind, recipe=recipe, say=say)
     if as_json:
         print(json.dumps([each.as_dict() for each in results], indent=1, ensure_ascii=False))
     else:
