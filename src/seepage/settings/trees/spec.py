@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option, Positive
 from seepage.settings.part import Part, named, several
-from seepage.settings.spec import Attacks, Baselines, Spec
+from seepage.settings.spec import Attacks, Baselines, QuasiIdentifiers, Spec
 
 TreesProtocol = Literal["histogram", "bagging", "cyclic"]
 # Attacks on tree files, in which nothing links the cells of a record, so that rows come from an optimisation.
@@ -86,6 +86,7 @@ every figure stands the best baseline; own_marginals holds the client's counts o
     ] = None
     attacks: Attacks = (Part(name="anchor"),)
     baselines: Baselines = _BASELINES
+    quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count, Option("Number of attacked clients, each in a federation of its own; intervals are over them.", ATTACK)
     ] = 5
