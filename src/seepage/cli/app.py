@@ -36,6 +36,7 @@ _AUDITS = "seepage.cli.audit"
 COMMANDS = {
     "recommend": "seepage.cli.recommend",
     "correlate": "seepage.cli.correlate",
+    "membership": "seepage.cli.membership",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
     "new": "seepage.cli.new",

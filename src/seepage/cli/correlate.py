@@ -31,14 +31,14 @@ _MEASURES = {
     "anova": "eta (ANOVA)",
 }
 _JOINT = {"auc": "AUC", "r2": "R²"}
-_OF_TABLES = (
+OF_TABLES = (
     *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
     *("most_categories", "separator", "encoding", "day_first"),
 )
 
 
 @app.command()
-@fields_in_options(Spec, _OF_TABLES)
+@fields_in_options(Spec, OF_TABLES)
 def correlate(
     sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
     *,
