@@ -26,7 +26,15 @@ RECIPES = {
 }
 TABLES = {"german": 300, "adult": 1_000}
 FIELDS: tuple[str, ...] = ("dataset", "rows", "recipe", "attack", "sees", "metric", "mean", "low", "high")
-MORE: tuple[str, ...] = ("control", "control_low", "control_high", "repetitions", "models", "processor_seconds", "machine")
+MORE: tuple[str, ...] = (
+    "control",
+    "control_low",
+    "control_high",
+    "repetitions",
+    "models",
+    "processor_seconds",
+    "machine",
+)
 
 
 def measured(dataset: str, rows: int, recipe: str, test: MembershipTest) -> list[dict[str, object]]:

@@ -52,26 +52,18 @@ def test_the_logit_of_the_own_class_is_that_of_its_chance() -> None:
 def test_lira_is_the_ratio_that_a_loop_over_records_computes() -> None:
     logits, members = drawn(models=8, records=6, seed=1, apart=1.0)
     values = logits[..., 0].numpy()
-    spreads = {}
-    for side in (True, False):
-        squares, freedom = 0.0, 0
-        for r in range(6):
-            own = [values[m, r] for m in range(8) if bool(members[m, r]) == side]
-            squares += float(((np.array(own) - np.mean(own)) ** 2).sum())
-            freedom += len(own) - 1
-        spreads[side] = math.sqrt(squares / freedom)
     scores = lira_scores(logits, logits, members, pairs_of(8))
     for target in range(8):
+        others = [m for m in range(8) if m // 2 != target // 2]
+        means, squares = [], []
         for r in range(6):
-            others = [m for m in range(8) if m // 2 != target // 2]
-            densities = {
-                side: norm.logpdf(
-                    values[target, r],
-                    np.mean([values[m, r] for m in others if bool(members[m, r]) == side]),
-                    spreads[side],
-                )
-                for side in (True, False)
-            }
+            own = {side: [values[m, r] for m in others if bool(members[m, r]) == side] for side in (True, False)}
+            means.append({side: np.mean(given) for side, given in own.items()})
+            squares.append(sum(float(((np.array(given) - np.mean(given)) ** 2).sum()) for given in own.values()))
+        usual = math.exp(np.mean([math.log(square / 4) for square in squares]))
+        for r in range(6):
+            spread = math.sqrt((2 * usual + squares[r]) / (2 + 4))
+            densities = {side: norm.logpdf(values[target, r], mean, spread) for side, mean in means[r].items()}
             assert float(scores[target, r]) == pytest.approx(densities[True] - densities[False])
 
 

@@ -14,6 +14,8 @@ Logits = Float[Tensor, "model record round"]
 Scores = Float[Tensor, "target record"]
 # Keeps the covariance of rounds that say nearly the same invertible.
 _RIDGE = 1e-6
+# Degrees of freedom by which a record's variance is drawn to the usual one: a few shadow models tell little of it.
+_PRIOR = 2
 
 
 def own_class_logits(
@@ -47,19 +49,22 @@ def lira_scores(
     The logits of a record under models that were trained with it have one normal distribution, those under the others
     another one. ``left_out``: shadow models that a target is not compared with, such as the target itself.
 
-    Deviations: variances are those of all records together, as the paper does where there are few shadow models.
-    Several rounds are put together by the linear discriminant of all records (Fisher 1936).
+    Deviations: a record has one variance, that of both distributions together, drawn by two degrees of freedom to the
+    geometric mean over records; the paper has two variances, of each record where there are many shadow models and of
+    all records elsewhere. Several rounds are put together by the linear discriminant of all records (Fisher 1936).
     """
     weights = _weights(targets, shadows, left_out)
     direction = _discriminant(shadows.double(), members)
     own, others = targets.double() @ direction, shadows.double() @ direction
-    ratios = []
+    squares, means = torch.zeros_like(own), list[Tensor]()
     for inside in (members.double(), 1 - members.double()):
-        means = _means(weights, others, inside)
-        apart = inside * (others - (inside * others).sum(0) / inside.sum(0))
-        variance = apart.square().sum() / (inside.sum() - inside.shape[1])
-        ratios.append(-0.5 * ((own - means).square() / variance + variance.log()))
-    return ratios[0] - ratios[1]
+        means.append(_means(weights, others, inside))
+        squares += (weights @ inside) * (_means(weights, others.square(), inside) - means[-1].square())
+    freedom = weights.sum(1, keepdim=True) - 2
+    least = torch.finfo(torch.float64).tiny
+    usual = (squares / freedom).clamp(min=least).log().mean(1, keepdim=True).exp()
+    variance = (_PRIOR * usual + squares.clamp(min=0)) / (_PRIOR + freedom)
+    return ((own - means[1]).square() - (own - means[0]).square()) / (2 * variance)
 
 
 def _weights(targets: Tensor, shadows: Tensor, left_out: Tensor | None) -> Float[Tensor, "target model"]:
