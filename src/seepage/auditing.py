@@ -27,6 +27,7 @@ from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
+from seepage.report.questions import questions
 from seepage.report.report import Report, verdicts_of
 from seepage.results.checks.descent import Longer, longer
 from seepage.results.checks.every import run_checks
@@ -179,7 +180,8 @@ def run_all(
         write_html(folder / PAGE, reports, origin, private)
         rows = [row for report in reports for row in report.rows]
         lifts = [entry for report in reports for entry in lifts_of(report.audit, report.runs)]
-        write_results(folder, rows, private, verdicts_of(reports), lifts)
+        answers = [entry for report in reports for entry in questions(report)]
+        write_results(folder, rows, private, verdicts_of(reports), lifts, answers)
     return reports
 
 

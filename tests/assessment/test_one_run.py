@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from seepage import membership
+from seepage import epsilon
 from seepage.advise.epsilon import TrainingEpsilon
 from seepage.assessment.empirical_epsilon import EmpiricalEpsilon, one_run_bound
 from seepage.assessment.one_run import TrainingAudit, _mislabelled, audit_training

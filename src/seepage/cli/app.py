@@ -39,6 +39,7 @@ COMMANDS = {
     "correlate": "seepage.cli.correlate",
     "rounds": "seepage.cli.rounds",
     "scan": "seepage.cli.scan",
+    "membership": "seepage.cli.membership",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
     "new": "seepage.cli.new",

@@ -135,6 +135,10 @@ class HorizontalOptions(SharedOptions, total=False):
     """
     metrics: PartLike | Sequence[PartLike]
     """Figure that is measured."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     victims: int
     """Number of batches attacked in each configuration."""
 
@@ -195,6 +199,10 @@ class SplitOptions(SharedOptions, total=False):
     """Number of training records whose labels attacks on labels alone know."""
     most_rows: int | None
     """Rows of the table that are used, drawn at random."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -254,6 +262,10 @@ class VerticalOptions(SharedOptions, total=False):
     """Number of training records whose labels a passive party knows, which guesses others; they do not count."""
     most_rows: int | None
     """Rows of the table that are used, drawn at random."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -372,6 +384,10 @@ class TreesOptions(SharedOptions, total=False):
     """
     known_labels: int
     """Number of records whose labels the passive party of secureboost knows; they do not count."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of attacked clients, each in a federation of its own; intervals are over them."""
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment import create
 from seepage.assessment.measurement import Measurement
+from seepage.assessment.three_questions import Population, Questions
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
 from seepage.datasets.coins import numbered
@@ -124,7 +125,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
-        more = {"records": configuration.batch_size, "keep": self.spec.keep_records}
+        more: dict[str, Any] = {"records": configuration.batch_size, "keep": self.spec.keep_records}
         return {**super().identity(configuration, part), **more}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -232,7 +233,11 @@ class TreesExposure(Exposure):
         metrics = [create(name) for name in METRICS]
         keep = (audit.spec.keep_records or not audit.own) if is_attack else None
         known = (audit.data.schema, audit.data.statistics)
-        return records_outcome(*known, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures)
+        population = Population.of(audit.data.all, *known, audit.spec.quasi_identifiers)
+        each = [stream(audit.spec.seed, unit, "questions") % 2**62 for unit in self.units]
+        questions = Questions(population, each, possible=is_attack)
+        more: dict[str, Any] = {"keep_records": keep, "questions": questions, "further": tree_figures}
+        return records_outcome(*known, secret, guess, metrics, seconds, **more)
 
     def _view(self) -> HistogramsView | TreeFilesView:
         messages = [federation.message for federation in self.federations]

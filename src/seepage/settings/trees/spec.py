@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, named, several
-from seepage.settings.spec import Attacks, Baselines, Spec
+from seepage.settings.spec import Attacks, Baselines, QuasiIdentifiers, Spec
 
 TreesProtocol = Literal["histogram", "bagging", "cyclic", "secureboost"]
 # Attacks on tree files, in which nothing links the cells of a record, so that rows come from an optimisation.
@@ -128,6 +128,7 @@ sums that it decrypts, and the passive party reads labels from the rows of the n
     ] = 100
     attacks: Attacks = (Part(name="anchor"),)
     baselines: Baselines = _BASELINES
+    quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count, Option("Number of attacked clients, each in a federation of its own; intervals are over them.", ATTACK)
     ] = 5
