@@ -35,11 +35,11 @@ _AUDITS = "seepage.cli.audit"
 # The commands beside one for each setting, and their modules, in the order of --help.
 COMMANDS = {
     "recommend": "seepage.cli.recommend",
+    "membership": "seepage.cli.membership",
     "epsilon": "seepage.cli.epsilon",
     "correlate": "seepage.cli.correlate",
     "rounds": "seepage.cli.rounds",
     "scan": "seepage.cli.scan",
-    "membership": "seepage.cli.membership",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
     "new": "seepage.cli.new",

@@ -60,8 +60,8 @@ def epsilon(
 
     Rows of the table are canaries: a coin decides for each whether the network is trained on it. How well the losses of
     the trained network tell which were bounds epsilon, whatever the defense is (Steinke, Nasr and Jagielski, 2023).
-    Beside it stands the epsilon that the defense's accountant gives. Exit status: 1 where the bound is above it. Who was
-    in the training is what seepage membership measures.
+    Beside it stands the epsilon that the defense's accountant gives. Exit status: 1 where the bound is above it.
+    Who was in the training is what seepage membership measures.
 
     [bold]Examples[/bold]
 
