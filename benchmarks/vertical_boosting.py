@@ -2,8 +2,8 @@
 
     python benchmarks/vertical_boosting.py --out benchmarks/results/vertical_boosting.csv
 
-Ten rounds of depth 5 with ten bins are the defaults of SecretFlow's SGB, which also shuffles bins. The passive party holds half of the columns. A
-line that is in the file already is not measured again.
+Ten rounds of depth 5 with ten bins are the defaults of SecretFlow's SGB, which also shuffles bins. The passive party
+holds half of the columns. A line that is in the file already is not measured again.
 """
 
 from __future__ import annotations
