@@ -211,7 +211,7 @@ class FirstTrees:
 class ShuffledBins:
     """A passive party numbers the bins of each of its columns at random, once for all trees.
 
-    FATE and SecretFlow draw new numbers for every node, which hides more: the figures are upper bounds for these.
+    FATE and SecretFlow draw new numbers for every node, which no attack here links: figures are upper bounds for these.
     """
 
     words: ClassVar[str] = "bins in random order"
