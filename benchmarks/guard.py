@@ -1,22 +1,21 @@
-"""How long the leak guard takes for an update, and what share of real client updates it proves.
+"""What the leak guard does with updates in forms that its recipe does not say, and with harmless ones.
 
     python benchmarks/guard.py --out benchmarks/results/guard.csv
-    python benchmarks/guard.py --widths 64 --batches 8 --updates 1 --out guard.csv
+    python benchmarks/guard.py --kinds leaking --updates 1 --out guard.csv
     python benchmarks/guard.py --summary --out benchmarks/results/guard.csv
 
-Clients hold rows of Adult and train two hidden layers of a width on them with SGD, momentum or Adam, for one to five
-steps, each over all of their records. The guard knows how rows are standardised and gets the states before and after.
-A line is one update: the guard's decision, the records that it proves and its seconds. Lines that are in the file are
-not measured again. `--summary` prints, for each width and batch, the median and the longest seconds, and for each
-training the share of updates with a proof, with its exact 95% interval, the share of records that are proved and the
-share that was not tried.
+Clients hold rows of Adult and train two hidden layers of a width. The guard gets the client's rows, decoys that nobody
+trains on, and the recipe of one plain SGD step, whatever the client does. Every second update is of a network that was
+trained for 200 steps on other rows. The policy is the default one. A line is one update: the decision, own rows that
+the attack read, own rows and decoys in the span, and seconds. Lines that are in the file are not measured again.
+`--summary` prints, for each form, the share that is blocked with its exact 95% interval, the rows and the seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -26,101 +25,165 @@ from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from seepage import datasets
-from seepage.guard import GuardPolicy, MessageRecipe, UpdateGuard
+from seepage.datasets.dataset import Dataset
+from seepage.guard import MessageRecipe, UpdateGuard
 from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp
 from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
 
-WIDTHS = (64, 128, 256, 512)
-BATCHES = (8, 16, 32, 64, 128)
-STEPS = (1, 2, 3, 4, 5)
-# Rate and momentum of each optimiser.
-OPTIMIZERS = {"sgd": (0.1, 0.0), "momentum": (0.1, 0.9), "adam": (0.001, 0.0)}
-KEYS = ("width", "batch", "optimizer", "steps", "update")
-FIELDS = (*KEYS, "decision", "proved_records", "seconds", "limit", "why", "commit")
+FORMS = ("plain", "smoothing", "scaled 0.9", "scaled 0.37", "top half", "two batches", "5 epochs", "momentum", "decay")
+# Width and records, and the forms that are measured there.
+LEAKING = {
+    (128, 8): (*FORMS, "adam", "adam 5 epochs"),
+    (128, 32): ("plain", "smoothing", "top half", "two batches", "momentum", "adam"),
+    (64, 60): ("plain", "smoothing", "scaled 0.37", "top half"),
+}
+HARMLESS = {
+    (64, 8): ("noise",),
+    (128, 32): ("noise", "random"),
+    (64, 400): ("aggregate",),
+    (128, 400): ("aggregate",),
+    (16, 256): ("plain",),
+    (32, 512): ("plain",),
+    (64, 512): ("plain",),
+    (64, 32): ("random",),
+}
+# Rate, momentum, weight decay and number of epochs; one plain step for the others.
+TRAINING = {"5 epochs": (0.1, 0.0, 0.0, 5), "momentum": (0.1, 0.9, 0.0, 3), "decay": (0.1, 0.0, 0.01, 1)}
+TRAINED, OWN = 200, 8
+KEYS = ("kind", "width", "records", "form", "update")
+COUNTS = ("read", "in_span", "decoys_in_span")
+FIELDS = (*KEYS, "decision", *COUNTS, "seconds", "commit")
 
 
 def main() -> None:
     """Measure what is not in the file yet, or sum it up."""
-    parser = argparse.ArgumentParser(description="Measure the leak guard on real client updates.")
+    parser = argparse.ArgumentParser(description="Measure the leak guard on leaking and harmless updates.")
     parser.add_argument("--out", type=Path, required=True, help="CSV file, which is continued")
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="widths of both hidden layers")
-    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, help="numbers of records of a client")
-    parser.add_argument("--optimizers", nargs="+", default=tuple(OPTIMIZERS), choices=tuple(OPTIMIZERS))
-    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="numbers of local steps")
-    parser.add_argument("--updates", type=int, default=5, help="number of clients of each kind")
-    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of one check")
+    parser.add_argument("--kinds", nargs="+", default=("leaking", "harmless"), choices=("leaking", "harmless"))
+    parser.add_argument("--updates", type=int, default=8, help="number of leaking updates of each form")
+    parser.add_argument("--harmless", type=int, default=34, help="number of harmless updates of each form")
     parser.add_argument("--summary", action="store_true", help="print shares and seconds of the file, measure nothing")
     given = parser.parse_args()
     if given.summary:
         summarise(given.out)
         return
     torch.set_num_threads(1)
-    known = {tuple(line[key] for key in KEYS) for line in read_lines(given.out)}
-    for point in itertools.product(given.widths, given.batches, given.optimizers, given.steps, range(given.updates)):
-        if tuple(map(str, point)) not in known:
-            add_lines(given.out, FIELDS, [measured(*point, given.seconds)])
-
-
-def measured(width: int, batch: int, optimizer: str, steps: int, update: int, seconds: float) -> dict[str, object]:
-    """Return the line of one client's update."""
     data = datasets.load("adult")
+    known = {tuple(line[key] for key in KEYS) for line in read_lines(given.out)}
+    numbers = {"leaking": given.updates, "harmless": given.harmless}
+    for point in points({kind: numbers[kind] for kind in given.kinds}):
+        if tuple(map(str, point)) not in known:
+            add_lines(given.out, FIELDS, [measured(data, *point)])
+
+
+def points(numbers: dict[str, int]) -> Iterator[tuple[str, int, int, str, int]]:
+    """Yield the keys of all lines."""
+    for kind, number in numbers.items():
+        for (width, records), forms in (LEAKING if kind == "leaking" else HARMLESS).items():
+            for form in forms:
+                for update in range(number):
+                    yield kind, width, records, form, update
+
+
+def measured(data: Dataset, kind: str, width: int, records: int, form: str, update: int) -> dict[str, object]:
+    """Return the line of one update."""
+    # The guard standardises rows by the reference; so does the client.
+    rows, labels = (
+        Encoder(data.schema, Statistics.of(data.train), dtype=torch.float32).encode(data.train.cells),
+        data.train.labels.long(),
+    )
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(update))
+    batch, decoys = order[:records], order[15_000:]
     model = mlp(data.schema, [width, width], seed=update)
-    rate, momentum = OPTIMIZERS[optimizer]
-    training = LocalTraining(
-        epochs=steps,
-        batch_size=batch,
-        learning_rate=rate,
-        optimizer="adam" if optimizer == "adam" else "sgd",
-        momentum=momentum,
-    )
-    recipe = MessageRecipe(protocol="fedavg", training=training, batch_size=batch)
-    drawn = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(update))[:batch]
+    if update % 2:
+        pretrain(model.module, rows, labels, order[2000:15_000])
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    guard = UpdateGuard(
-        model, data.schema, recipe, reference=data.train, policy=GuardPolicy("report"), seconds=seconds, seed=update
-    )
-    # Other means and deviations than the guard's would hide what an attacker who knows them reads.
-    encoder = Encoder(data.schema, guard.statistics, dtype=torch.float32)
-    rows, labels = encoder.encode(data.train.cells[drawn]), data.train.labels[drawn].long()
-    after = trained(copy.deepcopy(model.module), rows, labels, training)
-    found = guard(before, after).finding
-    line: dict[str, object] = dict(zip(KEYS, (width, batch, optimizer, steps, update), strict=True))
-    line |= {"decision": found.decision, "proved_records": found.proved_records, "why": found.why}
-    return line | {"seconds": round(found.seconds, 3), "limit": seconds}
+    after = message(copy.deepcopy(model.module), rows[batch], labels[batch], form, update)
+    # Those of one client among the records of all.
+    own = rows[batch[:OWN] if form == "aggregate" else batch]
+    recipe = MessageRecipe(protocol="fedavg", training=LocalTraining(1, records, 0.1), batch_size=records)
+    guard = UpdateGuard(model, data.schema, recipe, reference=data.train, decoys=rows[decoys], seed=update)
+    found = guard(before, after, rows=own).finding
+    line: dict[str, object] = dict(zip(KEYS, (kind, width, records, form, update), strict=True))
+    line |= {"decision": found.decision, "read": "", "in_span": "", "decoys_in_span": ""}
+    if found.decision == "proved":
+        line["read"] = found.proved_records
+    elif found.rows_read is not None:
+        line["read"] = found.rows_read.matched_rows
+    if found.rows_in_span is not None:
+        line |= {"in_span": found.rows_in_span.matched_rows, "decoys_in_span": found.rows_in_span.matched_decoys}
+    return line | {"seconds": round(found.seconds, 2)}
 
 
-def trained(module: nn.Module, rows: Tensor, labels: Tensor, training: LocalTraining) -> dict[str, Tensor]:
-    """Return the state after a client's own training with torch's optimisers."""
-    if training.optimizer == "adam":
-        optimizer: torch.optim.Optimizer = torch.optim.Adam(module.parameters(), lr=training.learning_rate)
-    else:
-        optimizer = torch.optim.SGD(module.parameters(), lr=training.learning_rate, momentum=training.momentum)
-    for _ in range(training.epochs):
+def pretrain(module: nn.Module, rows: Tensor, labels: Tensor, others: Tensor) -> None:
+    """Train a network on rows of other clients."""
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
+    for batch in others.split(64)[:TRAINED]:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(module(rows), labels).backward()
+        nn.functional.cross_entropy(module(rows[batch]), labels[batch]).backward()
         optimizer.step()
-    return module.state_dict()
+
+
+def message(module: nn.Module, rows: Tensor, labels: Tensor, form: str, seed: int) -> dict[str, Tensor]:
+    """Return the state that a client sends."""
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    rate, momentum, decay, epochs = TRAINING.get(form, (0.1, 0.0, 0.0, 1))
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(
+        module.parameters(), lr=rate, momentum=momentum, weight_decay=decay
+    )
+    if form.startswith("adam"):
+        optimizer, epochs = torch.optim.Adam(module.parameters(), lr=1e-3), 5 if "epochs" in form else 1
+    size = len(rows) // 2 if form == "two batches" else len(rows)
+    smoothing = 0.1 if form == "smoothing" else 0.0
+    for _ in range(epochs):
+        for part, classes in zip(rows.split(size), labels.split(size), strict=True):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(part), classes, label_smoothing=smoothing).backward()
+            optimizer.step()
+    change = {name: tensor - before[name] for name, tensor in module.state_dict().items()}
+    return {name: before[name] + sent(change, form, seed)[name] for name in change}
+
+
+def sent(change: dict[str, Tensor], form: str, seed: int) -> dict[str, Tensor]:
+    """Return a change as it is sent: scaled, without its smaller half, with noise, or noise alone."""
+    entries = torch.cat([tensor.flatten() for tensor in change.values()]).abs()
+    if form.startswith("scaled"):
+        factor = float(form.split()[1])
+        return {name: factor * tensor for name, tensor in change.items()}
+    if form == "top half":
+        least = entries.sort().values[len(entries) // 2]
+        return {name: tensor * (tensor.abs() >= least) for name, tensor in change.items()}
+    if form in ("noise", "random"):
+        # A noise multiplier of 1 at a bound of the update's own norm.
+        generator = torch.Generator().manual_seed(seed)
+        size, kept = float(entries.norm()), float(form == "noise")
+        return {
+            name: kept * tensor + size * torch.randn(tensor.shape, generator=generator)
+            for name, tensor in change.items()
+        }
+    return change
 
 
 def summarise(path: Path) -> None:
-    """Print seconds by width and batch, and shares by training."""
+    """Print decisions, the share that is blocked, rows and seconds of each form."""
     lines = pd.DataFrame(read_lines(path))
     if lines.empty:
         print(f"{path} has no line yet")
         return
-    whole = ("width", "batch", "steps")
-    lines = lines.astype(dict.fromkeys(whole, int) | dict.fromkeys(("proved_records", "seconds"), float))
-    print(lines.groupby(["width", "batch"])["seconds"].agg(["median", "max", "count"]).round(2).to_string())
-    lines["proof"] = lines["decision"].isin(["proved", "matched whole"])
-    lines["records"] = lines["proved_records"] / lines["batch"]
-    lines["not tried"] = lines["decision"] == "not tried"
-    cells = lines.groupby(["width", "batch", "optimizer", "steps"])
-    shares = cells[["proof", "records", "not tried"]].mean()
-    counts = cells["proof"].agg(["sum", "count"])
-    limits = [binomtest(int(hits), int(n)).proportion_ci(method="exact") for hits, n in counts.to_numpy()]
-    shares["low"], shares["high"], shares["n"] = [x.low for x in limits], [x.high for x in limits], counts["count"]
-    print(shares.round(3).to_string())
+    for name in (*COUNTS, "width", "records", "seconds"):
+        lines[name] = pd.to_numeric(lines[name])
+    lines["blocked"] = ~lines["decision"].isin(["pass", "not tried"])
+    lines["read"], lines["in_span"] = lines["read"] / lines["records"], lines["in_span"] / lines["records"]
+    for keys in (["kind"], list(KEYS[:-1])):
+        groups = lines.groupby(keys, sort=False)
+        table = groups["blocked"].agg(["sum", "count"])
+        limits = [binomtest(int(hits), int(n)).proportion_ci(method="exact") for hits, n in table.to_numpy()]
+        table["low"], table["high"] = [x.low for x in limits], [x.high for x in limits]
+        table = table.join(groups[["read", "in_span"]].mean()).join(groups["seconds"].agg(["median", "max"]))
+        table["decisions"] = groups["decision"].agg(lambda part: dict(part.value_counts()))
+        print(table.round(3).to_string())
 
 
 if __name__ == "__main__":

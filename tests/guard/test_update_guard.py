@@ -314,6 +314,21 @@ def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
     assert same(answer.message, halves)
 
 
+def test_a_gradient_that_is_not_exact_is_read_without_any_row() -> None:
+    """A factor and the rounding of weights from whose change it was computed: its layers have every rank."""
+    module = network()
+    state, exact = module.state_dict(), gradients(module)
+    computed = {name: (state[name] - (state[name] - RATE * part)) / RATE * 0.9 for name, part in exact.items()}
+    answer = made(FEDSGD)(module.state_dict(), computed)
+    assert answer.finding.decision == "read"
+    assert "8 records read one by one" in answer.finding.why
+    assert answer.message is None
+    nothing = {
+        name: torch.randn(part.shape, generator=torch.Generator().manual_seed(1)) for name, part in exact.items()
+    }
+    assert made(FEDSGD, seconds=1)(module.state_dict(), nothing).finding.decision == "not tried"
+
+
 def test_names_of_opacus_come_back_as_they_were() -> None:
     before, after = trained(network())
     wrapped = {f"_module.{name}": tensor for name, tensor in after.items()}

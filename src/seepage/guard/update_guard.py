@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from seepage import models
+from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.record_count import count_records
+from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.captures.captured import Capture, Description
 from seepage.captures.recovery import attacker_statistics
 from seepage.errors import BadInputError, check_count, positive
@@ -25,7 +27,7 @@ from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
 from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
 from seepage.guard.policy import GuardPolicy
 from seepage.guard.received import signs_of_crafting
-from seepage.learning import gradient, local_update
+from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.own import load_own
@@ -322,6 +324,10 @@ class UpdateGuard:
         registered = attacks.of("horizontal")
         # Proofs need no estimates: what the search leaves over gets a single step.
         limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}
+        noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
+        inexact = None if noisy else self._inexact(view, knowledge, limits)
+        if inexact is not None:
+            return "read", f"{', '.join(inexact.regime or ())}; the gradient is not exact", inexact
         guess = registered.create("unmix", **limits)(view, knowledge, [self.seed])
         assert guess.regime is not None
         [regime] = guess.regime
@@ -329,7 +335,6 @@ class UpdateGuard:
             return "proved", regime, guess
         tried, why = "not tried" if regime.startswith(NOT_TRIED) else "pass", regime.removeprefix(NOT_TRIED)
         [search] = guess.searches or [None]
-        noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
         if not noisy:
             client = self._client(view.model)
             for other in (guess, self._alone(view, knowledge)):
@@ -343,6 +348,23 @@ class UpdateGuard:
         if doubt is not None and not noisy:
             return "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
+
+    def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
+        """Return what a search that bears errors reads of a gradient of a higher rank than its records leave.
+
+        So are gradients computed from weights, or without their smaller entries, of which the recipe says nothing.
+        """
+        if not isinstance(view, GradientView) or affine_layers(view.model.module) is None:
+            return None
+        first = next(iter(view.message.values()))[0].double()
+        values = torch.linalg.svdvals(first)
+        precision = torch.finfo(next(iter(view.message.values())).dtype).eps
+        if int((values > ROUNDINGS * precision * values[0]).sum()) <= knowledge.batch_size:
+            return None
+        step = LocalTraining(epochs=1, batch_size=knowledge.batch_size, learning_rate=1.0)
+        update = UpdateView(view.model, view.message, step, self.recipe.clients, view.precision)
+        guess = attacks.of("horizontal").create("unmix", **limits)(update, knowledge, [self.seed])
+        return guess if guess.searches and guess.searches[0].read else None
 
     def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:
         """Return the record of a message of one, in closed form for most networks; None where it does not apply."""
