@@ -331,6 +331,34 @@ def test_what_no_number_of_repetitions_shows_is_not_confirmed(monkeypatch: pytes
     assert any("SEEP024" in candidate.reason for candidate in found.candidates)
 
 
+def test_where_nothing_was_confirmed_the_reasons_are_given(recommendation: Recommendation) -> None:
+    open_one = Candidate(Lever("noise", 1.0, 2.0), 1.0, "unclear", "A further audit passes it with 4% only.")
+    line = replace(recommendation, outcome="undecided", candidates=[open_one]).line
+    assert "nothing was confirmed. noise(1): a further audit passes it with 4% only." in line
+
+
+def test_a_weaker_strength_stands_where_the_next_learns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longer look goes on to a stronger one, and comes back where that cannot be recommended."""
+    noise = Lever("noise", 0.1, 10.0)
+    looked = {
+        ("noise", strength): Candidate(noise, strength, "not reached", "It looks safe.") for strength in (1.0, 5.0)
+    }
+    advisor = _Advisor.__new__(_Advisor)
+    advisor.looked, advisor.by_units, advisor.ends, advisor.timed_out = looked, True, None, False
+    given = Candidate(None, 0.0, "as given", "")
+    monkeypatch.setattr(_Advisor, "_longer", 46)
+    monkeypatch.setattr(_Advisor, "_with_task", lambda self, candidate: candidate)
+    monkeypatch.setattr(_Advisor, "_screened", lambda self, points, units: [looked[points[0][0].name, points[0][1]]])
+    monkeypatch.setattr(_Advisor, "_stronger", lambda self, candidate, safe: safe[0])
+    monkeypatch.setattr(_Advisor, "_with_chance", lambda self, candidate: replace(candidate, chance=0.7))
+    useless = {5.0}
+    monkeypatch.setattr(_Advisor, "_unusable", lambda self, given, c: c if c.strength in useless else None)
+    assert (advisor._likely(given, noise, [1.0, 5.0]).strength, looked["noise", 1.0].status) == (1.0, "unclear")
+    looked["noise", 1.0] = replace(looked["noise", 1.0], status="not reached")
+    useless.clear()
+    assert advisor._likely(given, noise, [1.0, 5.0]).strength == 5.0
+
+
 @pytest.fixture
 def recommendation() -> Recommendation:
     return search()

@@ -323,8 +323,11 @@ class _Advisor:
 
     @property
     def _longer(self) -> int:
-        """Repetitions of the search on which a strength is looked at before it is confirmed."""
-        return max(self._units, self.least)
+        """Repetitions of the search on which a strength is looked at before it is confirmed.
+
+        Of the least number that passes, a look would end with the first lift above 0.
+        """
+        return max(self._units, 2 * self.least)
 
     @property
     def _units(self) -> int:
@@ -564,18 +567,21 @@ class _Advisor:
         Weaker ones are dropped. What cannot be recommended for its cost is not looked at. A candidate that no longer
         looks safe says so by its status.
         """
-        looks = 0
+        looks, fallback = 0, None
         while True:
             looks += 1
             candidate = self._with_task(self.looked[lever.name, safe[0]])
-            if not self.by_units or self._unusable(given, candidate) or self._late():
+            if not self.by_units or self._late():
                 return candidate
+            if self._unusable(given, candidate):
+                return fallback or candidate
             [longer] = self._screened([(lever, safe[0])], self._longer)
             longer = self._with_chance(replace(longer, task=candidate.task, privacy=candidate.privacy))
             self.looked[lever.name, safe[0]] = longer
             if (longer.chance or 0.0) >= LIKELY:
                 return longer
             if longer.status == "not reached" and longer.chance is not None:
+                fallback = longer
                 reason = f"A further audit passes it with {percent(longer.chance, 0)} only."
                 self.looked[lever.name, safe[0]] = replace(longer, status="unclear", reason=reason)
             if looks == _LOOKS or len(safe) == 1:

@@ -169,6 +169,9 @@ class Recommendation:
         tried = max(
             (case.worst.n for case in (self.given, *self.candidates) if case.confirmed and case.worst), default=0
         )
+        if not tried and (open_ones := [c for c in self.candidates if c.status in ("undecided", "unclear")]):
+            reasons = [f"{clean(case.words, 60)}: {lowered(case.reason)}" for case in open_ones[:2]]
+            return f"{undecided}, and nothing was confirmed. {' '.join(reasons)}"
         member, field_name = self.spec.unit, self.spec.repeats
         if self.spec.member is not None:
             member, field_name = self.spec.member, self.spec.members
