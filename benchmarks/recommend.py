@@ -25,7 +25,8 @@ from seepage.settings.catalogue import setting
 
 OUT = Path(__file__).parent / "results" / "recommend.csv"
 FIELDS = ("dataset", "setting", "below", "outcome", "options", "change", "status", "attack", "figure", "lift", "upper")
-FIELDS += ("n", "task_metric", "task", "task_low", "task_high", "task_n", "cost", "epsilon", "rounds")
+FIELDS += ("n", "chance", "audited", "beside", "beside_lift", "task_metric", "task", "task_low", "task_high", "task_n")
+FIELDS += ("task_baseline", "cost", "cost_low", "cost_high", "epsilon", "rounds")
 FIELDS += ("message_epsilon", "measured_low", "seconds", "processor_seconds", "commit")
 OPTIONS: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("pooled", "german"): {

@@ -100,7 +100,8 @@ def _words(advice: Recommendation) -> list[str]:
     words = [
         f"{_OUTCOMES[advice.outcome]}. Attacks know the defense that they face, and every change met the same "
         "repetitions in the search.",
-        f"A change is recommended only after a confirmation on fresh repetitions, at level {advice.alpha:.2g} each.",
+        f"A change is recommended only after a confirmation on fresh repetitions, at level {advice.alpha:.2g} each. Of "
+        "several that are not shown to differ in cost, one that a further audit passes with 90% comes first.",
     ]
     chosen = advice.chosen
     privacy = {} if chosen is None else {row.metric: row for row in chosen.privacy}
@@ -132,9 +133,15 @@ def _grid(advice: Recommendation, records: list[Record]) -> Grid:
         grids.gain("At most", "upper"),
         grids.count("n", "n"),
         grids.text("Confirmed", "confirmed"),
+        grids.share("A further audit passes with", "chance", 0),
+        grids.count("of n", "audited"),
+        grids.text("Not limited: column", "beside"),
+        grids.gain("its lift", "beside_lift"),
         *task_columns(task, _error(advice)),
+        (grids.number if _error(advice) else grids.share)("Always the same answer", "task_baseline"),
         grids.count("Trainings", "task_n"),
         grids.number("Cost", "cost"),
+        grids.interval("Interval of the cost", "cost_low", "cost_high", 1.0),
         grids.number("Epsilon of a record", "epsilon"),
         grids.number("at delta", "delta", 2),
         grids.count("after rounds", "rounds"),
@@ -165,7 +172,9 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
 
 def _cells(record: Record) -> dict[str, str]:
     """Return the figures of a configuration by the heads of their columns; empty where there is none."""
-    cells = {"lift (points)": "", "strongest attack": "", "task": ""}
+    cells = {"lift (points)": "", "strongest attack": "", "a further audit passes": "", "task": ""}
+    if record["chance"] is not None:
+        cells["a further audit passes"] = f"{percent(record['chance'], 0)} of n={record['audited']}"
     if record["lift"] is not None:
         most = "" if record["upper"] is None else f", at most {points(record['upper'])}"
         cells["lift (points)"] = f"{points(record['lift'])}{most} n={record['n']}"
@@ -176,12 +185,25 @@ def _cells(record: Record) -> dict[str, str]:
     elif record["task"] is not None:
         cells["task"] = f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
     rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
+    cells["cost"] = _cost_cell(record)
     numbers = {
-        "cost": ("cost", "{:.2g}"),
         "epsilon": ("epsilon", f"{{:.3g}}{rounds}"),
         "one message: closed form": ("message_epsilon", "{:.3g}"),
         "measured": ("measured_low", "at least {:.3g}"),
     }
+    if record["task"] is not None and record["task_baseline"] is not None:
+        same = record["task_baseline"]
+        cells["task"] += f", constant {f'{same:.4g}' if is_error(record['task_metric']) else percent(same)}"
     for head, (name, form) in numbers.items():
         cells[head] = "" if record[name] is None else form.format(record[name])
     return cells
+
+
+def _cost_cell(record: Record) -> str:
+    """Return the cost with the interval of the difference."""
+    if record["cost"] is None or record["change"] == "no change":
+        return ""
+    if record["cost_low"] is None:
+        return f"{record['cost']:.2g}"
+    shown = "" if record["cost_low"] > 0 else ", no difference shown"
+    return f"{record['cost']:.2g} [{record['cost_low']:.2g}, {record['cost_high']:.2g}]{shown}"

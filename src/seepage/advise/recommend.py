@@ -2,7 +2,8 @@
 
 A change is searched by halving its range of strengths on a log scale, on the same few repetitions for all strengths and
 against attackers that know the defense. What looks safe is confirmed, the cheapest first, on repetitions that the
-search never saw, by the gate's own bound.
+search never saw, by the gate's own bound. Which strength that is, and which of several that pass is recommended, goes
+by how likely a further audit is to pass.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from torch import nn
 
-from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, loss
+from seepage.advise.margin import chance_of_passing
+from seepage.advise.recommendation import LIKELY, Candidate, Outcome, Recommendation, Status, cost_of, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
@@ -26,7 +28,9 @@ from seepage.errors import BadInputError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.advice import LEAST_TRAININGS
+from seepage.report.frames import is_error
 from seepage.report.report import Report
+from seepage.results.checks.finding import LOWER_BOUNDS
 from seepage.results.gate import check_gate
 from seepage.results.verdict import pick
 from seepage.run.elsewhere import Machines
@@ -41,7 +45,7 @@ from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.units import Tables
 from seepage.tabular.schema import Schema
-from seepage.text import clean, how_many, lasting, points
+from seepage.text import clean, how_many, lasting, percent, points
 
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
@@ -53,6 +57,8 @@ _FEWEST, _SHARE = 4, 6
 _MOST_UNITS = 2_000
 # Budget of a confirmation, in the least numbers of repetitions that pass.
 _BUDGET = 3
+# Strengths of a change at which the search looks longer, before one is confirmed.
+_LOOKS = 3
 # Records or models that a confirmation attacks in a repetition, in the least numbers that pass: enough to tell a third
 # of a limit from the limit.
 _MEMBERS = 20
@@ -268,7 +274,8 @@ class _Advisor:
             return "found"
         # Of a change that never looks safe its full strength decides.
         strongest = [(way.lever.name, way.lever.rounded(way.strongest)) for way in ways if not way.safe]
-        unclear = any(self.looked[key].status == "unclear" for key in strongest if key in self.looked)
+        open_ones = ("unclear", "undecided")
+        unclear = any(self.looked[key].status in open_ones for key in strongest if key in self.looked)
         undecided = any(candidate.status == "undecided" for candidate in tried)
         return "undecided" if self.timed_out or unclear or undecided else "none"
 
@@ -296,19 +303,32 @@ class _Advisor:
                 else:
                     way.ended = True
             if step == 0:
-                reached = sum(candidate.status != "not reached" for candidate in candidates)
-                self._forecast(time.monotonic() - begun, reached, sum(bool(way.safe) for way in ways))
+                self._forecast(time.monotonic() - begun, candidates, [way for way in ways if way.safe])
         return ways
 
-    def _forecast(self, seconds: float, tried: int, left: int) -> None:
-        each = seconds / max(1, tried)
-        units = self.least / self._units if self.by_units else self.spec.repeated / max(1, self._repeats)
-        expected = each * (left * _HALVINGS + units * 1.5)
+    def _forecast(self, seconds: float, candidates: Sequence[Candidate], left: Sequence[_Progress]) -> None:
+        tried = sum(candidate.report is not None for candidate in candidates)
         if not tried:
             self.say("there was no time to try a change")
             return
-        changes = how_many(tried, "change")
-        self.say(f"{left} of {changes} tried can do it at full strength; about {lasting(expected)} to go")
+        # Repetitions to come: halvings and a longer look at each change that is left, and a confirmation.
+        units = self._units if self.by_units else self._repeats
+        longer = self._longer - units if self.by_units else 0
+        confirmed = _BUDGET * self.least if self.by_units else self.spec.repeated
+        coming = len(left) * (_HALVINGS * units + longer) + confirmed
+        # What a search that is continued has stored took no time now.
+        looked = [self.looked[way.lever.name, way.safe[0]].seconds or 0.0 for way in left]
+        each = max([seconds / (tried * units), *looked])
+        about = f"; about {lasting(each * coming)} to go" if left else ""
+        self.say(f"{len(left)} of {how_many(tried, 'change')} tried may do it at full strength{about}")
+
+    @property
+    def _longer(self) -> int:
+        """Repetitions of the search on which a strength is looked at before it is confirmed.
+
+        Of the least number that passes, a look would end with the first lift above 0.
+        """
+        return max(self._units, 2 * self.least)
 
     @property
     def _units(self) -> int:
@@ -331,10 +351,12 @@ class _Advisor:
     def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
         return self.spec if lever is None else lever.applied(self.spec, strength)
 
-    def _screened(self, points_of: Sequence[tuple[Lever | None, float | int]]) -> list[Candidate]:
+    def _screened(
+        self, points_of: Sequence[tuple[Lever | None, float | int]], units: int | None = None
+    ) -> list[Candidate]:
         """Return candidates, each attacked on the same few repetitions."""
-        counts = [self._units] if self.by_units else [self._repeats]
-        if self.by_units and self._units > _FEWEST:
+        counts = [(units or self._units) if self.by_units else self._repeats]
+        if self.by_units and counts[0] > _FEWEST:
             # Leakage that is plain to see is shown with few.
             counts.insert(0, _FEWEST)
         candidates: dict[int, Candidate] = {}
@@ -385,7 +407,11 @@ class _Advisor:
         candidate = Candidate(lever, strength, "not reached", "It was not confirmed.", report)
         if report.failed:
             return replace(candidate, status="broken", reason="Jobs failed; see the audit of this configuration.")
-        safe, worst = self._safe(candidate), candidate.worst
+        worst = candidate.worst
+        if _untried(report) and worst is not None and worst.mean <= self.wish.below and not _certified(report):
+            why = "The exact attack cannot be tried on it (SEEP024), so that no audit shows that little is read."
+            return replace(candidate, status="undecided", reason=why)
+        safe = self._safe(candidate)
         if safe is None or worst is None:
             return replace(candidate, reason="The time budget ended before it was tried.")
         if safe:
@@ -404,7 +430,7 @@ class _Advisor:
 
     def _safe(self, candidate: Candidate) -> bool | None:
         """Return whether a candidate looks safe on few repetitions; None where nothing is known."""
-        if candidate.status == "broken":
+        if candidate.status in ("broken", "undecided"):
             return False
         if not candidate.standings or any(standing.n == 0 for standing in candidate.standings):
             return None
@@ -464,17 +490,25 @@ class _Advisor:
 
     def _confirm(self, given: Candidate, ways: Sequence[_Progress]) -> list[Candidate]:
         done, queue = list[Candidate](), [given] if self._safe(given) else []
+        steps = {way.lever.name: list(way.safe) for way in ways}
         for way in ways:
             if way.safe and not self._late():
-                queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
-        steps = {way.lever.name: list(way.safe) for way in ways}
+                candidate = self._likely(given, way.lever, steps[way.lever.name])
+                # With more repetitions it may no longer look safe.
+                unclear = candidate.status == "unclear"
+                candidate = replace(candidate, status="undecided") if unclear else candidate
+                (queue if candidate.status == "not reached" else done).append(candidate)
         confirmed = 0
         while queue:
             queue.sort(key=lambda candidate: self._price(given, candidate))
             candidate = queue.pop(0)
-            cost = loss(given.task, candidate.task)
-            if candidate.lever is not None and cost is not None and self._dear(cost):
-                done.append(replace(candidate, status="too costly", reason=self._too_dear(cost)))
+            if reason := self._unusable(given, candidate):
+                done.append(reason)
+                continue
+            passing = next((other for other in done if other.status == "passes"), None)
+            if passing is not None and not self._as_cheap(passing, candidate):
+                left = "It looks safe, but costs more than the recommended one."
+                done.append(replace(candidate, status="not reached", reason=left))
                 continue
             if confirmed == CONFIRMATIONS or self._late():
                 ended = "time" if self.timed_out else f"number of {CONFIRMATIONS} confirmations"
@@ -482,14 +516,15 @@ class _Advisor:
                 done.append(replace(candidate, status="undecided", reason=reason))
                 continue
             confirmed += 1
-            if confirmed == CONFIRMATIONS and candidate.lever is not None:
+            if confirmed == CONFIRMATIONS and candidate.lever is not None and passing is None:
                 candidate = self._surest(given, candidate, steps[candidate.lever.name])
             self.say(f"confirming {candidate.words} on fresh {self._member}s")
             tried = self._confirmed(given, candidate)
             done.append(tried)
-            if tried.status == "recommended":
+            if tried.status == "passes" and (tried.chance is None or tried.chance >= LIKELY):
                 left = "It looks safe, but costs more than the recommended one, or was not needed."
-                return [*done, *(replace(other, status="not reached", reason=left) for other in queue)]
+                done += [replace(other, status="not reached", reason=left) for other in queue]
+                break
             if candidate.lever is not None and not self._late():
                 stronger = [strength for strength in steps[candidate.lever.name] if strength != candidate.strength]
                 steps[candidate.lever.name] = stronger
@@ -497,7 +532,81 @@ class _Advisor:
                     last = confirmed + 1 >= CONFIRMATIONS
                     following = stronger[0] if last else self._stronger(tried, stronger)
                     queue.append(self._with_task(self.looked[candidate.lever.name, following]))
-        return done
+        return self._recommending(done)
+
+    @staticmethod
+    def _recommending(done: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates, of which the one that passes most surely is recommended; they cost alike."""
+        passing = [candidate for candidate in done if candidate.status == "passes"]
+        if not passing:
+            return list(done)
+        best = max(passing, key=lambda candidate: (min(candidate.chance or 0.0, LIKELY), -done.index(candidate)))
+        return [replace(each, status="recommended") if each is best else each for each in done]
+
+    def _unusable(self, given: Candidate, candidate: Candidate) -> Candidate | None:
+        """Return a candidate with the reason why it is no recommendation whatever it leaks; None without one."""
+        cost = loss(given.task, candidate.task)
+        if candidate.lever is None:
+            return None
+        if cost is not None and self._dear(cost):
+            return replace(candidate, status="too costly", reason=self._too_dear(cost))
+        if given.learns and not candidate.learns:
+            task = candidate.task
+            figures = "" if task is None or task.mean is None or task.baseline is None else _beside_constant(task)
+            reason = f"Under it the model learns nothing that always giving the same answer does not have{figures}."
+            return replace(candidate, status="learns nothing", reason=reason)
+        return None
+
+    @staticmethod
+    def _as_cheap(passing: Candidate, candidate: Candidate) -> bool:
+        """Return whether a candidate is not shown to cost more than one that passes."""
+        cost = cost_of(passing.task, candidate.task)
+        return cost is not None and (cost.low is None or cost.low <= 0)
+
+    def _likely(self, given: Candidate, lever: Lever, safe: list[float | int]) -> Candidate:
+        """Return the weakest strength that a further audit is likely to pass, by a longer look at some.
+
+        Weaker ones are dropped. What cannot be recommended for its cost is not looked at. A candidate that no longer
+        looks safe says so by its status.
+        """
+        looks, fallback = 0, None
+        while True:
+            looks += 1
+            candidate = self._with_task(self.looked[lever.name, safe[0]])
+            if not self.by_units or self._late():
+                return candidate
+            if self._unusable(given, candidate):
+                return fallback or candidate
+            [longer] = self._screened([(lever, safe[0])], self._longer)
+            longer = self._with_chance(replace(longer, task=candidate.task, privacy=candidate.privacy))
+            self.looked[lever.name, safe[0]] = longer
+            if (longer.chance or 0.0) >= LIKELY:
+                return longer
+            if longer.status == "not reached" and longer.chance is not None:
+                fallback = longer
+                reason = f"A further audit passes it with {percent(longer.chance, 0)} only."
+                self.looked[lever.name, safe[0]] = replace(longer, status="unclear", reason=reason)
+            if looks == _LOOKS or len(safe) == 1:
+                return longer
+            safe.pop(0)
+            self._stronger(longer, safe)
+
+    def _with_chance(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the probability that a further audit passes, of as many units as it would have."""
+        units = self._audited
+        if not self.by_units:
+            units = min((standing.n for standing in candidate.standings), default=0)
+        if not units or candidate.report is None:
+            return candidate
+        seed = stream(self.spec.seed, 0, "chance") % 2**31
+        chance = chance_of_passing(candidate.standings, self.wish.below, units, seed=seed)
+        return replace(candidate, chance=chance, audited=units)
+
+    @property
+    def _audited(self) -> int:
+        """Repetitions of an audit with this limit."""
+        given = self.spec.repeats in self.spec.model_fields_set
+        return self.spec.repeated if given else _BUDGET * least_units(self.wish.below)
 
     def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
         """Return the strongest strength of a change that looks safe and affordable, which is tried last."""
@@ -506,8 +615,7 @@ class _Advisor:
             if strength == candidate.strength:
                 break
             with_task = self._with_task(self.looked[candidate.lever.name, strength])
-            cost = loss(given.task, with_task.task)
-            if cost is None or not self._dear(cost):
+            if self._unusable(given, with_task) is None:
                 return with_task
         return candidate
 
@@ -542,20 +650,32 @@ class _Advisor:
         confirmed = replace(candidate, report=report, confirmed=True, task=task)
         assert report.decision is not None
         reason = report.decision.line.partition(": ")[2]
-        statuses: dict[str, Status] = {"passed": "recommended", "undecided": "undecided", "refused": "broken"}
+        statuses: dict[str, Status] = {"passed": "passes", "undecided": "undecided", "refused": "broken"}
         status = statuses.get(report.decision.outcome, "failed")
         if status == "undecided" and report.left_out:
             self.timed_out = True
-        cost = loss(given.task, task)
-        if status == "recommended" and candidate.lever is not None and cost is not None and self._dear(cost):
-            return replace(confirmed, status="too costly", reason=self._too_dear(cost))
-        return replace(confirmed, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
+        if status == "passes" and (unusable := self._unusable(given, confirmed)):
+            return unusable
+        return self._with_chance(replace(confirmed, status=status, reason=f"{reason[:1].upper()}{reason[1:]}"))
 
     def _dear(self, cost: float) -> bool:
         return self.wish.max_cost is not None and cost > self.wish.max_cost
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
+
+
+def _untried(report: Report) -> bool:
+    """Return whether an attack with proofs was not tried, so that the gate passes at no number of units."""
+    return any(finding.code in LOWER_BOUNDS for finding in report.findings or ())
+
+
+def _beside_constant(task: ResultRow) -> str:
+    assert task.mean is not None
+    assert task.baseline is not None
+    if is_error(task.metric):
+        return f" ({task.mean:.4g} beside {task.baseline:.4g})"
+    return f" ({percent(task.mean)} beside {percent(task.baseline)})"
 
 
 def _certified(report: Report) -> bool:

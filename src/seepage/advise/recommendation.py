@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seepage.assessment.intervals import Estimate, welch
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
@@ -20,11 +21,23 @@ from seepage.settings.spec import Spec, Wish
 from seepage.text import clean, lowered, percent, points, span
 
 Status = Literal[
-    "as given", "leaks", "unclear", "too costly", "failed", "undecided", "not reached", "broken", "recommended"
+    "as given",
+    "leaks",
+    "unclear",
+    "too costly",
+    "learns nothing",
+    "failed",
+    "undecided",
+    "not reached",
+    "broken",
+    "passes",
+    "recommended",
 ]
 Outcome = Literal["found", "none", "undecided"]
 # What is limited where cells are secret and no column was named.
 _CELLS = "all cells"
+# Probability from which on a further audit is called likely to pass.
+LIKELY = 0.9
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,7 @@ class Candidate:
 
     The report is of the last audit of it, on few repetitions or, if confirmed, on those that the search did not see.
     The task is the row of its metric, and ``privacy`` the epsilons that follow from the noise, as rows of results.
+    ``chance`` is the probability that a further audit of ``audited`` units passes the limit, by the units seen.
     """
 
     lever: Lever | None
@@ -43,6 +57,8 @@ class Candidate:
     confirmed: bool = False
     task: ResultRow | None = None
     privacy: tuple[ResultRow, ...] = ()
+    chance: float | None = None
+    audited: int = 0
 
     @property
     def words(self) -> str:
@@ -71,6 +87,23 @@ class Candidate:
             self.report.rows, attack=of.attack, metric=of.metric, column=of.column, batch_size=configuration.batch_size
         )
         return next((row for row in rows if row.defense == configuration.defense), None)
+
+    @property
+    def beside(self) -> ResultRow | None:
+        """The largest lift on a column that is not limited, as a row of results; None where there is none above 0."""
+        limited = {standing.figure.column for standing in self.standings}
+        rows = [] if self.report is None else pick(self.report.rows, kind="attack", metric="accuracy")
+        columns = [row for row in rows if row.column is not None and row.column not in limited and row.lift]
+        largest = max(columns, key=lambda row: row.lift or 0.0, default=None)
+        return largest if largest is not None and (largest.lift or 0.0) > 0 else None
+
+    @property
+    def learns(self) -> bool:
+        """Whether the task is learnt better than by always giving the same answer, as far as the trainings tell."""
+        task = self.task
+        if task is None or task.lift is None or task.n < LEAST_TRAININGS:
+            return True
+        return (task.lift if task.lift_low is None else task.lift_low) > 0
 
     @property
     def seconds(self) -> float | None:
@@ -118,10 +151,10 @@ class Recommendation:
         chosen = self.chosen
         if chosen is not None:
             change = "no change is needed" if chosen.lever is None else clean(self.options, 300)
-            left = "" if chosen.worst is None else f", at most {points(chosen.worst.upper)}"
+            left = "" if chosen.worst is None else f", at most {points(max(s.upper for s in chosen.standings))}"
             return (
                 f"recommended: {change}. The lift on {what} is shown to stay below {limit}{left}. "
-                f"{self.cost_words(chosen)}"
+                f"{self.margin_words(chosen)}{self.beside_words(chosen)}{self.cost_words(chosen)}"
             )
         if self.outcome == "none":
             within = "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
@@ -136,6 +169,9 @@ class Recommendation:
         tried = max(
             (case.worst.n for case in (self.given, *self.candidates) if case.confirmed and case.worst), default=0
         )
+        if not tried and (open_ones := [c for c in self.candidates if c.status in ("undecided", "unclear")]):
+            reasons = [f"{clean(case.words, 60)}: {lowered(case.reason)}" for case in open_ones[:2]]
+            return f"{undecided}, and nothing was confirmed. {' '.join(reasons)}"
         member, field_name = self.spec.unit, self.spec.repeats
         if self.spec.member is not None:
             member, field_name = self.spec.member, self.spec.members
@@ -158,6 +194,32 @@ class Recommendation:
         """Return the loss in the task's metric; None where it was not measured on both sides."""
         return loss(self.given.task, candidate.task)
 
+    def margin_words(self, candidate: Candidate) -> str:
+        """Return how likely a further audit passes, in a sentence."""
+        if candidate.chance is None:
+            return ""
+        member = self.spec.unit if self.spec.member is None else self.spec.member
+        seen = max((standing.n for standing in candidate.standings), default=0)
+        likely = "" if candidate.chance >= LIKELY else " That is no safe margin: a larger limit or more of it has one."
+        return (
+            f"By the {seen} {member}s seen, a further audit of {candidate.audited} {member}s passes with "
+            f"{percent(candidate.chance, 0)}.{likely} "
+        )
+
+    def beside_words(self, candidate: Candidate) -> str:
+        """Return the largest lift that is not limited, in a sentence; empty where there is none."""
+        row = candidate.beside
+        if row is None:
+            return ""
+        ends = "" if row.lift_low is None else f" [{points(row.lift_low)}, {points(row.lift_high)}]"
+        gain = f"{clean(row.attack, 24)} gains {points(row.lift)}{ends}"
+        return f"Not limited: column {clean(row.column)}, of which {gain}. "
+
+    def cost_interval(self, candidate: Candidate) -> Estimate | None:
+        """Return the loss in the task's metric with the interval of the difference; None where it was not measured."""
+        before, task = self.given.task, candidate.task
+        return cost_of(before, task)
+
     def cost_words(self, candidate: Candidate) -> str:
         """Return what a candidate costs the task, in a sentence."""
         if candidate.lever is None:
@@ -175,11 +237,27 @@ class Recommendation:
                 return f"{row.mean:.4g}{between}"
             return f"{percent(row.mean)} {span(row.low, row.high)}".strip()
 
-        judged = "" if min(task.n, before.n) >= LEAST_TRAININGS else f" The difference of {task.n} is not judged."
+        few = min(task.n, before.n) < LEAST_TRAININGS
+        judged = f" The difference of {task.n} is not judged." if few else f" {self._difference(candidate, error)}"
+        constant = ""
+        if task.baseline is not None:
+            same = f"{task.baseline:.4g}" if error else percent(task.baseline)
+            constant = f" Always giving the same answer has {same}."
         return (
             f"{task_name(task.metric)}: {shown(task)} beside {shown(before)} without it, over {task.n} "
-            f"training{'s' if task.n != 1 else ''}.{judged}"
+            f"training{'s' if task.n != 1 else ''}.{judged}{constant}"
         )
+
+    def _difference(self, candidate: Candidate, error: bool) -> str:
+        """Return the cost as a difference with its interval, in a sentence."""
+        cost = self.cost_interval(candidate)
+        if cost is None or cost.mean is None or cost.low is None or cost.high is None:
+            return ""
+        numbers = [f"{value:.3g}" if error else points(value) for value in (cost.mean, cost.low, cost.high)]
+        ends = f"[{numbers[1]}, {numbers[2]}]"
+        if cost.low <= 0:
+            return f"No difference is shown: the cost lies in {ends}{'' if error else ' points'}."
+        return f"It costs {numbers[0]} {ends}{'' if error else ' points'}."
 
     def records(self) -> list[Record]:
         """Return a record for each configuration: leakage, task, epsilons, seconds and verdict."""
@@ -209,6 +287,11 @@ class Recommendation:
             "task_high": None if task is None else task.high,
             "task_n": None if task is None else task.n,
             "cost": self.cost(candidate),
+            **self._cost_ends(candidate),
+            "task_baseline": None if task is None else task.baseline,
+            "chance": candidate.chance,
+            "audited": candidate.audited if candidate.chance is not None else None,
+            **_beside(candidate),
             "epsilon": None if accounted is None else accounted.mean,
             "delta": settings.get("delta"),
             "rounds": settings.get("steps"),
@@ -217,6 +300,26 @@ class Recommendation:
             "measured_high": None if measured is None else measured.high,
             "seconds": candidate.seconds,
         }
+
+    def _cost_ends(self, candidate: Candidate) -> Record:
+        cost = self.cost_interval(candidate)
+        return {"cost_low": None if cost is None else cost.low, "cost_high": None if cost is None else cost.high}
+
+
+def _beside(candidate: Candidate) -> Record:
+    row = candidate.beside
+    return {"beside": None if row is None else row.column, "beside_lift": None if row is None else row.lift}
+
+
+def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None:
+    """Return the loss of task quality with Welch's interval of the difference; None where one side is unknown.
+
+    Trainings of both share rows and seeds, so that the interval is rather too wide.
+    """
+    if loss(before, task) is None or before is None or task is None:
+        return None
+    first, second = (Estimate(row.mean, row.low, row.high, row.n, row.std) for row in (task, before))
+    return welch(second, first) if is_error(task.metric) else welch(first, second)
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:

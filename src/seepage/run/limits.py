@@ -8,7 +8,7 @@ first unit. So one worker or two, killed or not, decide alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -64,6 +64,14 @@ class Standing:
     # or where the baseline is always right. A label is below the limit only if it is also shown not to be wholly read:
     # where most labels are alike, no lift is large.
     closed: float | None = None
+    # Score of the attack on each unit, and of the baseline that was the best on all units before.
+    scores: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    predicted: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+
+    @property
+    def lifts(self) -> Floats:
+        """Lift of each unit."""
+        return self.scores - self.predicted
 
 
 def budgeted(spec: S) -> S:
@@ -237,6 +245,8 @@ class Limits:
                 if self.limit.worst is None
                 else decision.share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
                 closed,
+                scores,
+                predicted,
             )
         ]
 
