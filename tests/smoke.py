@@ -13,6 +13,7 @@ SETTINGS = {
     "vertical": ["--attack", "ridge_sa", "--repetitions", "1", "--epochs", "1"],
     "pooled": ["--sensitive", "housing", "--value", "own", "--attack", "meta", "--shadows", "4", "--targets", "4"],
     "trees": ["--rows", "50", "--trees", "2", "--repetitions", "1", "--attack", "anchor"],
+    "statistics": ["--rows", "50", "--repetitions", "1"],
 }
 _SMALL = ["--dataset", "german", "--no-control", "--defense", "none", "--workers", "1", "--quiet"]
 # Checks, published tables, presets and starters are files of the package, as are tables and templates of reports.

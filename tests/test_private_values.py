@@ -30,6 +30,7 @@ SMALL = {
     "vertical": ["--passive", "income", "--passive", "job", "--attack", "ridge_sa", "--repetitions", 1, "--epochs", 1],
     "pooled": ["--sensitive", "town", "--value", "east", "--attack", "meta", "--shadows", 4, "--targets", 4],
     "trees": ["--rows", 40, "--trees", 2, "--repetitions", 1, "--attack", "anchor"],
+    "statistics": ["--rows", 40, "--repetitions", 1],
 }
 
 

@@ -36,6 +36,7 @@ OUTCOMES = {
     "agree": ("agrees", ""),
     "differ, below": ("differs", "below"),
     "differ, above": ("differs", "above"),
+    "differ, no rate": ("differs", ""),
     "shown within": ("shown within", ""),
     "shown below": ("shown below", "below"),
     "shown above": ("shown above", "above"),

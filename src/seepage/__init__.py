@@ -18,12 +18,22 @@ from seepage.packages import installed, lazy_package
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
-    from seepage.advise.membership import membership
+    from seepage.advise.epsilon import epsilon
     from seepage.advise.recommend import recommend
     from seepage.attacks.horizontal.exact.certifying import write_certificate
-    from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
+    from seepage.auditing import (
+        audit,
+        audit_document,
+        audit_pooled,
+        audit_split,
+        audit_statistics,
+        audit_trees,
+        audit_vertical,
+    )
     from seepage.captures.capturing import TranscriptWriter, capture, write_weights
+    from seepage.captures.parties import PartyTranscripts
     from seepage.datasets.dataset import read_table
+    from seepage.participation.isolation import isolated
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
     from seepage.wire.horizontal import GradientView, Knowledge, UpdateView
@@ -35,6 +45,7 @@ __all__ = [
     "Encoder",
     "GradientView",
     "Knowledge",
+    "PartyTranscripts",
     "Report",
     "TranscriptWriter",
     "UpdateView",
@@ -43,11 +54,13 @@ __all__ = [
     "audit_document",
     "audit_pooled",
     "audit_split",
+    "audit_statistics",
     "audit_trees",
     "audit_vertical",
     "capture",
+    "epsilon",
     "guard",
-    "membership",
+    "isolated",
     "models",
     "read_table",
     "recommend",

@@ -27,6 +27,7 @@ from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
+from seepage.report.questions import questions
 from seepage.report.report import Report, verdicts_of
 from seepage.results.checks.descent import Longer, longer
 from seepage.results.checks.every import run_checks
@@ -45,7 +46,14 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
-from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
+from seepage.settings.typed import (
+    HorizontalOptions,
+    PooledOptions,
+    SplitOptions,
+    StatisticsOptions,
+    TreesOptions,
+    VerticalOptions,
+)
 from seepage.settings.units import Tables
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
@@ -172,7 +180,8 @@ def run_all(
         write_html(folder / PAGE, reports, origin, private)
         rows = [row for report in reports for row in report.rows]
         lifts = [entry for report in reports for entry in lifts_of(report.audit, report.runs)]
-        write_results(folder, rows, private, verdicts_of(reports), lifts)
+        answers = [entry for report in reports for entry in questions(report)]
+        write_results(folder, rows, private, verdicts_of(reports), lifts, answers)
     return reports
 
 
@@ -289,6 +298,9 @@ class _Pooled(PooledOptions, _Beside): ...
 class _Trees(TreesOptions, _Beside): ...
 
 
+class _StatisticsBeside(StatisticsOptions, _Beside): ...
+
+
 @overload
 def audit(
     source: Source = ..., model: Network = ..., *, setting: Literal["horizontal"] = ..., **options: Unpack[_Horizontal]
@@ -308,6 +320,10 @@ def audit(
 @overload
 def audit(
     source: Source = ..., model: Network = ..., *, setting: Literal["trees"], **options: Unpack[_Trees]
+) -> Report: ...
+@overload
+def audit(
+    source: Source = ..., model: Network = ..., *, setting: Literal["statistics"], **options: Unpack[_StatisticsBeside]
 ) -> Report: ...
 # Settings of other packages have options that are unknown here.
 @overload
@@ -337,7 +353,7 @@ def audit(
         source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame, dataset,
             array of two axes (its columns are called ``x0``, ``x1``, ...) or a spec, which says everything itself.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
-        setting: ``horizontal``, ``split``, ``vertical``, ``pooled`` or ``trees``.
+        setting: ``horizontal``, ``split``, ``vertical``, ``pooled``, ``trees`` or ``statistics``.
         out: run folder, see ``run_all``; None to keep nothing.
         machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if
             None.
@@ -377,6 +393,11 @@ def audit_trees(source: Source = "adult", model: Network = None, **options: Unpa
     return audit(source, model, setting="trees", **options)
 
 
+def audit_statistics(source: Source = "adult", model: Network = None, **options: Unpack[_StatisticsBeside]) -> Report:
+    """Measure what one deployment of federated statistics gives away; arguments are those of ``audit``."""
+    return audit(source, model, setting="statistics", **options)
+
+
 def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
     """Show the options of a setting in ``help`` and notebooks as arguments of a function, with types and meaning."""
     options_of_setting = {name: field for name, field in fields_of(spec).items() if name in options.__annotations__}
@@ -399,13 +420,17 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
 
 
 _ARGUMENTS = inspect.signature(audit).parameters
-_OTHERS = " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled`` and ``audit_trees``)"
+_OTHERS = (
+    " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled``, ``audit_trees`` and "
+    "``audit_statistics``)"
+)
 _OPTIONS: Mapping[Callable[..., Report], tuple[str, type]] = {
     audit: ("horizontal", HorizontalOptions),
     audit_split: ("split", SplitOptions),
     audit_vertical: ("vertical", VerticalOptions),
     audit_pooled: ("pooled", PooledOptions),
     audit_trees: ("trees", TreesOptions),
+    audit_statistics: ("statistics", StatisticsOptions),
 }
 for _function, (_setting, _options) in _OPTIONS.items():
     _documented(_function, _options, find_setting(_setting).spec)

@@ -42,6 +42,13 @@ ActsOn = Literal[
     "tree files",
     "splits",
     "bins",
+    "order of bins",
+    "first trees",
+    "precision of sums",
+    "sums",
+    "times",
+    "risk sets",
+    "counts",
 ]
 
 # Names of the kinds in sentences.
@@ -75,6 +82,11 @@ VIEWS: dict[str, str] = {
     "GradientsView": "gradients of another party",
     "HistogramsView": "sums of derivatives",
     "TreeFilesView": "tree files",
+    "ColumnSumsView": "decrypted sums over another party's columns",
+    "NodesView": "the rows of each node",
+    "NewtonView": "sums of Newton steps",
+    "RiskSetView": "risk-set sums",
+    "TablesView": "tables of two runs",
 }
 
 
@@ -96,7 +108,7 @@ F = TypeVar("F", bound=Callable[..., object])
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
 # The settings of seepage itself; a plug-in may add another.
-SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
 
 
 def takes(function: Callable[..., object], argument: str) -> bool:

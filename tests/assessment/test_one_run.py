@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from seepage import membership
-from seepage.advise.membership import Membership
+from seepage import epsilon
+from seepage.advise.epsilon import TrainingEpsilon
 from seepage.assessment.empirical_epsilon import EmpiricalEpsilon, one_run_bound
 from seepage.assessment.one_run import TrainingAudit, _mislabelled, audit_training
 from seepage.assessment.utility import Recipe
@@ -77,7 +77,7 @@ def test_mislabelled_canaries_have_another_label_and_the_others_their_own() -> N
 def test_both_defenses_of_a_command_are_trained_and_a_figure_is_reproducible(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    seepage = commands(capfd, monkeypatch, tmp_path, "membership")
+    seepage = commands(capfd, monkeypatch, tmp_path, "epsilon")
     options = ("--dataset", "german", "--batch-size", "32", "--canaries", "60", "--epochs", "1", "--quiet")
     code, out, _ = seepage(
         *options, "--defense", "none", "--defense", "dp_sgd:{clip_norm: 1, noise_multiplier: 2}", "--json"
@@ -87,7 +87,7 @@ def test_both_defenses_of_a_command_are_trained_and_a_figure_is_reproducible(
     assert "No epsilon is accounted for." in plain["line"]
     assert private["training"]["guarantee"]["epsilon"] > private["training"]["measured"]["low"]
     assert "(n=60), in one training, whatever the mechanism is. Losses" in private["line"]
-    [again] = membership("german", batch_sizes=32, canaries=60, recipe=Recipe(epochs=1))
+    [again] = epsilon("german", batch_sizes=32, canaries=60, recipe=Recipe(epochs=1))
     assert again.training.measured.low == plain["training"]["measured"]["low"]
     assert again.training.auc == plain["training"]["auc"]
 
@@ -97,10 +97,10 @@ def test_an_epsilon_that_does_not_hold_is_named() -> None:
     guarantee = Guarantee(1.0, 1e-5, 100, 0.01, 2.0)
     training = TrainingAudit(measured, guarantee, 250, 0.9, 0.1, 100, 800, 1.0)
     assert training.refuted
-    assert "The accounted 1 does not hold" in Membership(8, "dp_sgd", training).line
+    assert "The accounted 1 does not hold" in TrainingEpsilon(8, "dp_sgd", training).line
 
 
 @pytest.mark.parametrize("canaries", [5, 790])
 def test_too_few_or_too_many_canaries_are_refused(canaries: int) -> None:
     with pytest.raises(BadInputError, match=f"got {canaries}"):
-        membership("german", batch_sizes=32, canaries=canaries)
+        epsilon("german", batch_sizes=32, canaries=canaries)

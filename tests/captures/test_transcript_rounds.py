@@ -126,8 +126,9 @@ def test_a_transcript_that_does_not_fit_is_said(tmp_path: Path) -> None:
         save_file({name: torch.randn(one.shape, generator=generator) for name, one in held.items()}, str(file))
     found = read(folder, "exact")
     assert transcript_words(found)[1].startswith(
-        "No combination of private values that exact compared replays any message"
+        "Under any loss, weights of classes, smoothing, scale and number format"
     )
+    assert "replay 0% of the messages" in transcript_words(found)[1]
     assert found.tried[0].shown["replayed", None] == 0.0
     for file in folder.glob("round-*.safetensors"):
         held = load_file(str(file))

@@ -67,6 +67,7 @@ threads: 2
 workers: 3
 keep_records: true
 non_members: 20
+quasi_identifiers: [job, sex]
 control: false
 gate: {above: 0.25, column: age}
 recommend: {below: 0.1, max_cost: 0.02}
@@ -102,6 +103,7 @@ def test_every_key_reaches_its_field() -> None:
         workers=3,
         keep_records=True,
         non_members=20,
+        quasi_identifiers=["job", "sex"],
         control=False,
         gate=Gate(above=0.25, column="age"),
         recommend=Wish(below=0.1, max_cost=0.02),

@@ -34,7 +34,7 @@ ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
 RATE = 0.1
 FEDAVG = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, 8, RATE), batch_size=8)
 FEDSGD = guard.MessageRecipe(batch_size=8)
-BLOCK = guard.GuardPolicy("block")
+BLOCK, REPORT = guard.GuardPolicy(), guard.GuardPolicy("report")
 
 
 def network(kind: type[nn.Module] = nn.ReLU, normalised: bool = False) -> nn.Module:
@@ -71,7 +71,7 @@ def same(one: Mapping[str, Tensor] | None, other: Mapping[str, Tensor]) -> bool:
 
 def test_an_update_that_leaks_is_proved_and_reported_and_sent() -> None:
     before, after = trained(network())
-    answer = made()(before, after)
+    answer = made(policy=REPORT)(before, after)
     found = answer.finding
     assert (found.decision, found.proved_records, found.whole_records, found.records) == ("proved", 8, 8, 8)
     assert found.proved_cells == found.cells == 8 * len(DATA.schema.columns)
@@ -308,7 +308,7 @@ def test_the_rounds_of_a_log_count_for_epsilon(tmp_path: Path) -> None:
 def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
     module = network()
     halves = {name: tensor.half() for name, tensor in gradients(module).items()}
-    answer = made(FEDSGD)(module.state_dict(), halves)
+    answer = made(FEDSGD, policy=REPORT)(module.state_dict(), halves)
     assert answer.finding.decision == "read"
     assert answer.finding.why.startswith("8 of 8 records read one by one")
     assert same(answer.message, halves)
@@ -317,7 +317,7 @@ def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
 def test_names_of_opacus_come_back_as_they_were() -> None:
     before, after = trained(network())
     wrapped = {f"_module.{name}": tensor for name, tensor in after.items()}
-    assert same(made()(before, wrapped).message, wrapped)
+    assert same(made(policy=REPORT)(before, wrapped).message, wrapped)
 
 
 def test_lists_of_arrays_are_taken_in_the_order_of_the_model() -> None:
@@ -365,6 +365,7 @@ def test_another_network_than_the_guards_is_not_tried() -> None:
         ({"action": "block", "clip_norm": 1.0}, "with policy block; leave it out"),
         ({"action": "clip", "clip_norm": -1}, "clip_norm is a number above 0"),
         ({"delta": 0.0}, "delta lies between"),
+        ({"share": 1.0}, "share is 0 or more and below 1"),
     ],
 )
 def test_policies_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -10,7 +10,8 @@ from seepage.attacks.split.parts.space import responder
 from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient, deepfm
-from seepage.models.split import SplitModel, positions, slopes
+from seepage.models.message import PLAIN
+from seepage.models.split import SplitModel, positions
 from seepage.seeds import seeded
 from seepage.tabular.schema import Continuous, Discrete, Schema
 
@@ -88,7 +89,7 @@ def test_slopes_are_derivatives_of_the_loss(head: str, outputs: int) -> None:
         both = logits if head == "softmax" else torch.cat([torch.zeros_like(logits), logits])
         loss = torch.logsumexp(both, 0) - both[label]
         torch.testing.assert_close(
-            slopes(head, logits.detach())[label],  # pyright: ignore[reportArgumentType]
+            PLAIN.slopes(head, logits.detach())[label],  # pyright: ignore[reportArgumentType]
             torch.autograd.grad(loss, logits)[0],
         )
 

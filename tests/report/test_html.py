@@ -71,7 +71,18 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
         for run in german.runs
     ]
     found = read(render([replace(german, runs=blind, findings=None)], {"commit": "abc"}))
-    order = ["verdict", "threat-model", "checks", "leakage", "columns", "groups", "advice", "all", "missing"]
+    order = [
+        "verdict",
+        "threat-model",
+        "checks",
+        "leakage",
+        "columns",
+        "questions",
+        "groups",
+        "advice",
+        "all",
+        "missing",
+    ]
     assert [name for name in found if name][: len(order)] == order
     assert "the server reads" in found["verdict"]
     assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]

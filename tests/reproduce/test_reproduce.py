@@ -260,17 +260,33 @@ def test_only_the_papers_own_method_stands_beside_the_print() -> None:
     first, other = (beside(table, run, {**place}, "accuracy", ours, 1) for run in ("faithful", "default"))
     assert (first.published, first.published_n, first.margin, first.agreement) == (0.793, 50, 0.05, "agrees")
     assert (other.published, other.published_n, other.difference, other.agreement) == (None, None, None, None)
-    # An entropy has no margin in points.
-    plain = beside(
-        load_table("tableak/table25"),
-        "faithful",
-        {"kind": "discrete", "figure": "entropy", "batch_size": 32},
-        "entropy_discrete",
-        ours,
-        1,
-    )
-    assert plain.difference is not None
-    assert (plain.margin, plain.agreement) == (None, "not judgeable")
+
+
+@pytest.mark.parametrize(
+    ("kind", "printed", "std", "margin", "agreement"),
+    [
+        ("discrete", 0.39, 0.06, 0.05, "agrees"),
+        ("discrete", 0.39 + 0.1, 0.06, 0.05, "differs"),
+        # Five points of the 5.9 nats that the paper's continuous entropies range over.
+        ("continuous", 0.17, 0.31, 0.295, "agrees"),
+        ("continuous", 0.17 + 0.5, 0.31, 0.295, "differs"),
+    ],
+)
+def test_an_entropy_has_a_margin_of_its_range_and_no_direction(
+    kind: str, printed: float, std: float, margin: float, agreement: str
+) -> None:
+    place: dict[str, str | int] = {"kind": kind, "figure": "entropy", "batch_size": 32}
+    ours = Estimate(printed, None, None, 20, std)
+    found = beside(load_table("tableak/table25"), "faithful", place, f"entropy_{kind}", ours, 1)
+    assert (found.margin, found.agreement, found.direction) == (pytest.approx(margin), agreement, None)
+
+
+def test_a_rank_correlation_over_all_batches_has_no_outcome() -> None:
+    place: dict[str, str | int] = {"kind": "discrete", "figure": "kendall_tau", "batch_size": 32}
+    ours = Estimate(-0.4, None, None, 20, None)
+    found = beside(load_table("tableak/table25"), "faithful", place, "kendall_discrete", ours, 1)
+    assert found.difference is not None
+    assert (found.margin, found.agreement) == (None, "not judgeable")
 
 
 def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from seepage.auditing import run_all
 from seepage.baselines.labels import LabelMode
 from seepage.baselines.random import Random
 from seepage.baselines.split import Marginals
+from seepage.baselines.statistics import LikeliestTable
 from seepage.baselines.trees import OwnMarginals
 from seepage.baselines.vertical import UniformRows
 from seepage.datasets import Dataset
@@ -40,6 +41,8 @@ from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Audit
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
+from seepage.settings.statistics.audit import StatisticsAudit
+from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.trees.audit import TreesAudit
 from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import UnitsExposure
@@ -49,12 +52,16 @@ from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+from seepage.wire.statistics import NewtonView, StatisticsKnowledge
 from seepage.wire.trees import HistogramsView, TreesKnowledge
 from tests.parts import register
 
-SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
 # An attack of each setting that works, and is quick.
-WORKING = {"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"}
+WORKING = {
+    **{"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"},
+    "statistics": "counts",
+}
 
 
 def noise(rows: int = 1500) -> Dataset:
@@ -97,6 +104,8 @@ def audit(setting: str, attack: str) -> Audit:
             "baselines": ["constant"],
         }
         return VerticalAudit(VerticalSpec.of(**shared, **parties, attacked_records=100), data)
+    if setting == "statistics":
+        return StatisticsAudit(StatisticsSpec.of(**shared, rows=30, sites=3, repetitions=5, minimum_level=1), data)
     if setting == "trees":
         return TreesAudit(TreesSpec.of(**shared, rows=20, clients=3, trees=2, repetitions=5), data)
     pool = {"sensitive": "a", "value": 1, "rows": 100, "auxiliary": 400, "queries": 30, "targets": 12, "shadows": 12}
@@ -200,12 +209,21 @@ class GuessedTrees:
         return OwnMarginals()(view, knowledge, [seed + 1 for seed in seeds])
 
 
+@dataclass(frozen=True)
+class GuessedTables:
+    """The likeliest table, whatever later sums say."""
+
+    def __call__(self, view: NewtonView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> RecordsGuess:
+        return LikeliestTable()(view, knowledge, seeds)
+
+
 GUESSING = {
     "horizontal": GuessedRecords,
     "split": GuessedCells,
     "vertical": GuessedRows,
     "pooled": GuessedShares,
     "trees": GuessedTrees,
+    "statistics": GuessedTables,
 }
 # Side information without which controls leave an attack out.
 NEEDS: dict[str, tuple[Need, ...]] = {"split": ("weights",), "vertical": ("leaked",)}
@@ -260,7 +278,7 @@ def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeyp
 
 
 # The control of trees shuffles columns, see the tests of that setting.
-@pytest.mark.parametrize("setting", SETTINGS[1:-1])
+@pytest.mark.parametrize("setting", SETTINGS[1:-2])
 def test_the_control_is_on_the_rows_of_the_audit(setting: str) -> None:
     made = audit(setting, WORKING[setting])
     control = made.control()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from seepage.captures.transcripts import read_transcript
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.message import MessageForm
 from seepage.models.split import for_loss
 from seepage.protocols.split import SplitLearning
 from seepage.settings.split.audit import SplitAudit
@@ -58,6 +60,28 @@ def test_cells_and_the_number_follow_from_bare_gradients() -> None:
     posterior = Posterior()(seen.view, known)
     assert float((posterior.cells == seen.cells).double().mean()) >= float(right.double().mean())
     assert float((posterior.labels - seen.labels).abs().max()) < TARGET.tolerance
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_hubers_loss_and_a_loss_scale_are_read(declared: bool) -> None:
+    seen, known = seen_of()
+    view, delta = seen.view, 0.2
+    cut = view.cut.clone().requires_grad_(True)
+    outputs = view.model.client(cut, view.model.scaled(ROWS.cells, view.model.private))[:, 0]
+    labels = for_loss(TARGET, ROWS.labels).to(outputs)
+    [sent] = torch.autograd.grad(torch.nn.functional.huber_loss(outputs, labels, delta=delta), cut, retain_graph=True)
+    huber = replace(view, gradient=sent, behind=torch.full((60,), 60.0))
+    form = MessageForm("huber", delta=delta) if declared else None
+    guess = Exact()(huber, replace(known, form=form))
+    assert torch.equal(guess.cells, Exact()(view, known).cells)
+    near = (outputs - labels).abs().detach() < delta
+    assert 5 < int(near.sum()) < 55
+    assert guess.likely is not None
+    assert float((guess.labels - seen.labels).abs()[near & guess.likely].max()) < 0.02
+    scaled = replace(view, gradient=view.gradient * 512)
+    guess = Exact()(scaled, replace(known, form=MessageForm(scale=512) if declared else None))
+    assert float((guess.labels - seen.labels).abs()[guess.likely].max()) < 0.02
+    assert bool((guess.cells == seen.cells)[guess.certified].all())
 
 
 def test_returned_gradients_are_those_of_the_squared_error() -> None:

@@ -22,6 +22,7 @@ from seepage.settings.part import Part
 from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
+from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.threat_model import (
     Deployment,
     applicability,
@@ -30,7 +31,7 @@ from seepage.settings.threat_model import (
 )
 from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.vertical.spec import VerticalSpec
-from seepage.wire import horizontal, labels, pooled, split, trees, vertical
+from seepage.wire import horizontal, labels, pooled, secureboost, split, statistics, trees, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from tests.parts import register
 
@@ -45,7 +46,8 @@ VIEWS = {
         labels.BatchView,
     },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
-    "trees": {trees.HistogramsView, trees.TreeFilesView},
+    "trees": {trees.HistogramsView, trees.TreeFilesView, secureboost.ColumnSumsView, secureboost.NodesView},
+    "statistics": {statistics.NewtonView, statistics.RiskSetView, statistics.TablesView},
 }
 SPECS = {
     "horizontal": make_spec(),
@@ -53,6 +55,7 @@ SPECS = {
     "vertical": VerticalSpec(),
     "pooled": PooledSpec(),
     "trees": TreesSpec(),
+    "statistics": StatisticsSpec(),
 }
 
 
@@ -106,6 +109,8 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
 
 # Attacks on activations, which a server with columns of its own does not receive.
 WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
+# Attacks on trees over columns, which clients with the same columns do not grow.
+BY_COLUMNS = {"bin_sums", "node_clusters", "node_heads"}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +137,15 @@ WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
             {"uifv_sa", "ridge_sa", "uifv_qa", "informed_qa", "uifv_iqa", "label_direct"},
         ),
         (PooledSpec(), {"dominant", "joint"}),
-        (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"}),
-        (TreesSpec(protocol="cyclic"), {"anchor"}),
+        (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"} | BY_COLUMNS),
+        (TreesSpec(protocol="cyclic"), {"anchor"} | BY_COLUMNS),
+        (
+            TreesSpec(protocol="secureboost", known_labels=0),
+            {"anchor", "hessians", "leaf_counts", "thresholds", "timberstrike", "node_heads"},
+        ),
+        (StatisticsSpec(), {"differencing", "risk_sets"}),
+        (StatisticsSpec(protocol="cox"), {"counts", "differencing"}),
+        (StatisticsSpec(protocol="table"), {"counts", "risk_sets"}),
         (
             PooledSpec(
                 protocol="update", shares=(0.1, 0.3, 0.5, 0.7, 0.9), shadows=100, attacks=(Part(name="dominant"),)

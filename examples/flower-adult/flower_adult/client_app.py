@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from flower_adult.task import DATA, ENCODER, Net, own_records, policy, recipe, train
+from flower_adult.task import DATA, ENCODER, Net, decoys, own_records, policy, recipe, train
 from seepage.guard import UpdateGuard
 from seepage.integrations.flower import leak_guard_mod
 
@@ -26,11 +26,14 @@ def guard_of(context: Context) -> UpdateGuard:
     """Return the guard of a client, with a log of its own."""
     logs = Path(str(context.run_config["logs"]))
     logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    rows, _ = own_records(int(context.node_config["partition-id"]), int(context.run_config["records"]))
     return UpdateGuard(
         Net(),
         DATA.schema,
         recipe(context.run_config),
         reference=DATA.train,
+        rows=rows,
+        decoys=decoys(),
         encoder=ENCODER,
         policy=policy(policy_of(context)),
         log=logs / f"client-{context.node_config['partition-id']}.jsonl",

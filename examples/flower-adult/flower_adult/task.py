@@ -67,6 +67,11 @@ def own_records(client: int, records: int) -> tuple[Tensor, Tensor]:
     return encoder.encode(DATA.train.cells[chosen]), DATA.train.labels[chosen].long()
 
 
+def decoys() -> Tensor:
+    """Return encoded rows on which no client trains, which the guard compares the client's own with."""
+    return Encoder(DATA.schema, DATA.statistics, dtype=torch.float32).encode(DATA.train.cells[-5000:])
+
+
 def train(net: Net, rows: Tensor, labels: Tensor, config: UserConfig) -> float:
     """Make one step over all rows, and return the loss before it."""
     kind = torch.optim.Adam if config["optimizer"] == "adam" else torch.optim.SGD

@@ -12,7 +12,7 @@ from seepage.assessment.columns import calibration_error
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.wire.secret import FeatureTranscript
+from seepage.wire.secret import ColumnsSecret, FeatureTranscript
 from seepage.wire.vertical import FeatureGuess
 
 Cells = Float[Tensor, "training record"]
@@ -23,7 +23,7 @@ OF_RANGE = 0.1
 _MIDDLE = (0.05, 0.95)
 
 
-def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+def measure_features(schema: Schema, seen: FeatureTranscript | ColumnsSecret, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of a guess, one value a training, NaN where the attack itself failed.
 
     Accuracies and ``exact_match`` come with the values of the records whose mean they are.

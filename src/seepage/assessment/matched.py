@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError
@@ -60,6 +60,25 @@ def scales(schema: Schema, statistics: Statistics) -> Float[Tensor, " column"]:
     return scale
 
 
+def matching(
+    schema: Schema,
+    scale: Float[Tensor, " column"],
+    true: Float[Tensor, "victim record column"],
+    guessed: Float[Tensor, "victim guess column"],
+) -> Int[Tensor, "victim record"]:
+    """Return the guessed record that stands for each true one, see ``match_records``."""
+    cost = pairwise_error(schema, guessed, true)
+    if schema.continuous:
+        apart = torch.zeros_like(cost)
+        for i in schema.continuous:
+            z = (guessed[:, :, None, i] - true[:, None, :, i]).abs() / scale[i]
+            apart += 1 - 1 / (1 + z.nan_to_num(torch.inf))
+        # Over all records the tie-break adds up to less than one wrong cell.
+        weight = 0.5 / (len(schema.columns) * len(schema.continuous) * max(1, true.shape[1]))
+        cost = cost + weight * apart
+    return match(cost)
+
+
 def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret, guess: RecordsGuess) -> Matched:
     """Match guessed to true records, one to one, at the least total error (TabLeak Eq. 6); NaN cells count as wrong.
 
@@ -82,16 +101,7 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
             "give one for each cell, or None."
         )
     scale = scales(schema, statistics)
-    cost = pairwise_error(schema, guessed, true)
-    if schema.continuous:
-        apart = torch.zeros_like(cost)
-        for i in schema.continuous:
-            z = (guessed[:, :, None, i] - true[:, None, :, i]).abs() / scale[i]
-            apart += 1 - 1 / (1 + z.nan_to_num(torch.inf))
-        # Over all records the tie-break adds up to less than one wrong cell.
-        weight = 0.5 / (len(schema.columns) * len(schema.continuous) * max(1, true.shape[1]))
-        cost = cost + weight * apart
-    index = match(cost)
+    index = matching(schema, scale, true, guessed)
 
     def flags(cells: Bool[Tensor, "victim record column"] | None) -> Bool[Tensor, "victim record column"] | None:
         return None if cells is None else reorder(cells.detach().cpu().double(), index) > 0

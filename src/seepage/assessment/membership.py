@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,19 +17,23 @@ AUC, RATE = "membership_auc", "membership_tpr"
 
 
 def membership_figures(
-    members: Float[Tensor, "victim member"], others: Float[Tensor, "victim other"]
+    members: Float[Tensor, "victim member"],
+    others: Float[Tensor, "victim other"],
+    shares: Mapping[str, float] | None = None,
 ) -> list[Measurement]:
-    """Return the area under the ROC curve and the true-positive rate at 0.1% false positives, one value a victim.
+    """Return the area under the ROC curve and true-positive rates at few false positives, one value a victim.
 
-    The threshold of a victim is the score that no more than 0.1% of its non-members exceed; with fewer than 1,000 of
-    them that is the largest one.
+    ``shares``: largest share of false positives by the name of the rate; 0.1% alone if None. The threshold of a victim
+    is the score that no more than such a share of its non-members exceed; with fewer than 1,000 of them and 0.1% that
+    is the largest one.
     """
-    areas, rates = [], []
+    shares = {RATE: FALSE_POSITIVES} if shares is None else shares
+    figures: dict[str, list[float]] = {AUC: [], **{name: [] for name in shares}}
     for own, other in zip(members, others, strict=True):
         positive = torch.cat([torch.ones_like(own), torch.zeros_like(other)]).bool()
-        areas.append(auc(torch.cat([own, other]), positive) or 0.0)
-        allowed = int(FALSE_POSITIVES * len(other))
-        threshold = other.sort(descending=True).values[min(allowed, len(other) - 1)]
-        rates.append(float((own > threshold).double().mean()))
-    figures = {AUC: areas, RATE: rates}
+        figures[AUC].append(auc(torch.cat([own, other]), positive) or 0.0)
+        highest = other.sort(descending=True).values
+        for name, share in shares.items():
+            threshold = highest[min(int(share * len(other)), len(other) - 1)]
+            figures[name].append(float((own > threshold).double().mean()))
     return [Measurement(name, None, torch.tensor(values, dtype=torch.float64)) for name, values in figures.items()]

@@ -10,6 +10,10 @@ from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from seepage.errors import FieldError
 
+# Figures of the three questions, and what is appended for their controls and for guesses that are right.
+QUESTIONS = (SINGLED_OUT, LINKED, INFERRED) = "singled_out", "linked", "inferred"
+CONTROL, POSSIBLE = "_control", "_possible"
+
 RowKind = Literal["attack", "baseline", "about"]
 # Figures and texts of a line of a table, by name; readers know which name is what.
 Record = dict[str, Any]

@@ -77,12 +77,23 @@ attacks.declare(
 attacks.declare(
     {
         "anchor": "seepage.attacks.trees.anchor",
+        "bin_sums": "seepage.attacks.trees.bin_sums",
         "hessians": "seepage.attacks.trees.files",
         "leaf_counts": "seepage.attacks.trees.files",
+        "node_clusters": "seepage.attacks.labels.nodes",
+        "node_heads": "seepage.attacks.labels.nodes",
         "thresholds": "seepage.attacks.trees.files",
         "timberstrike": "seepage.attacks.trees.timberstrike",
     },
     "trees",
+)
+attacks.declare(
+    {
+        "counts": "seepage.attacks.statistics.counts",
+        "differencing": "seepage.attacks.statistics.differencing",
+        "risk_sets": "seepage.attacks.statistics.risk_sets",
+    },
+    "statistics",
 )
 
 

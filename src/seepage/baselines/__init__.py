@@ -22,8 +22,19 @@ _NAMES = {
         "vertical": ("constant", "median", "random", "own_columns"),
         "labels": ("label_mode", "label_columns"),
     },
-    "trees": {"mode": ("likeliest", "mode"), "random": ("random",), "trees": ("own_marginals",)},
+    "trees": {
+        "mode": ("likeliest", "mode"),
+        "random": ("random",),
+        "trees": ("own_marginals", "own_columns"),
+        "vertical": ("constant", "median"),
+        "labels": ("label_mode", "label_columns"),
+    },
     "pooled": {"pooled": ("chance", "constant_share")},
+    "statistics": {
+        "mode": ("likeliest",),
+        "random": ("random",),
+        "statistics": ("own_marginals", "cross_tables", "likeliest_table"),
+    },
 }
 for _setting, _modules in _NAMES.items():
     for _module, _names in _modules.items():

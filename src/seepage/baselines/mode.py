@@ -10,6 +10,7 @@ import torch
 from seepage.registry import baselines
 from seepage.tabular.align import tolerances
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
+from seepage.wire.statistics import StatisticsView
 from seepage.wire.trees import HistogramsView, TreeFilesView
 
 
@@ -24,7 +25,10 @@ class Mode:
     """
 
     def __call__(
-        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+        self,
+        view: AnyView | HistogramsView | TreeFilesView | StatisticsView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
     ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
@@ -33,6 +37,7 @@ class Mode:
 
 @baselines.register("likeliest", "horizontal")
 @baselines.register("likeliest", "trees")
+@baselines.register("likeliest", "statistics")
 @dataclass(frozen=True)
 class Likeliest:
     """The most frequent category, or the number within whose tolerance most values lie, in each column.
@@ -42,7 +47,10 @@ class Likeliest:
     """
 
     def __call__(
-        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+        self,
+        view: AnyView | HistogramsView | TreeFilesView | StatisticsView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
     ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         pairs = zip(tolerances(knowledge.schema).tolist(), knowledge.statistics.marginals, strict=True)

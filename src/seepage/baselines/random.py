@@ -13,6 +13,7 @@ from seepage.errors import BadInputError
 from seepage.registry import baselines
 from seepage.text import how_many
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
+from seepage.wire.statistics import StatisticsView
 from seepage.wire.trees import HistogramsView, TreeFilesView
 
 # A protocol may draw a victim's records from the same seed; its stream must not be this one.
@@ -21,6 +22,7 @@ _STREAM = zlib.crc32(b"seepage.baselines.random")
 
 @baselines.register("random", "horizontal")
 @baselines.register("random", "trees")
+@baselines.register("random", "statistics")
 @dataclass(frozen=True)
 class Random:
     """Rows whose cells are drawn independently from each column's marginal.
@@ -38,7 +40,10 @@ class Random:
     one_draw_per_column: bool = False
 
     def __call__(
-        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+        self,
+        view: AnyView | HistogramsView | TreeFilesView | StatisticsView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
     ) -> RecordsGuess:
         """Return the guess; a victim's guess depends on its own seed alone."""
         if len(seeds) != view.victims:

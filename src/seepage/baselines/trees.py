@@ -1,4 +1,4 @@
-"""Baseline of federated trees: rows with the client's own counts of every value, linked at random."""
+"""Baselines of federated trees: a client's own counts without links; passive columns from the attacker's own ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import numpy as np
 import torch
 
 from seepage.baselines.random import Random
+from seepage.models.predictors import best_head
 from seepage.registry import baselines
+from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secureboost import ColumnSumsView
 from seepage.wire.sums import Sent, values_of, whole_counts
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreeFilesView, TreesKnowledge
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
 
 @baselines.register("own_marginals", "trees")
@@ -42,3 +46,19 @@ class OwnMarginals:
             missing = np.full(knowledge.batch_size - len(cells), np.nan)
             columns.append(generator.permutation(np.concatenate([cells, missing])))
         return np.stack(columns, axis=1)
+
+
+@baselines.register("own_columns", "trees", needs=("leaked",))
+@dataclass(frozen=True)
+class FromOwnColumns:
+    """The best of several heads on the active party's own columns and labels, from the records that it knows whole."""
+
+    def __call__(self, view: ColumnSumsView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess; ``seeds`` are those of each training's heads. The first records are those that leaked."""
+        leaked = knowledge.granted_leaked("the guess by the attacker's own columns")
+        places = torch.arange(leaked.records).expand(view.trainings, -1)
+        columns = []
+        for i, column in enumerate(knowledge.schema.columns):
+            values = best_head([view.own], places, leaked.cells[..., i], column, seeds)
+            columns.append(values.argmax(-1).double() if isinstance(column, Discrete) else values[..., 0])
+        return FeatureGuess(torch.stack(columns, dim=-1))

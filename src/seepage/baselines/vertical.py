@@ -14,6 +14,7 @@ from seepage.models.split import for_loss
 from seepage.models.vertical import encoder_of
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
+from seepage.wire.secureboost import ColumnSumsView
 from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge, FeatureView
 
 # Share of a column's range: UIFV counts a number as right within 0.2 where bounds are -1 and 1.
@@ -22,11 +23,14 @@ NEAR = 0.1
 
 @baselines.register("constant", "split")
 @baselines.register("constant", "vertical")
+@baselines.register("constant", "trees")
 @dataclass(frozen=True)
 class Constant:
     """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
 
-    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+    def __call__(
+        self, view: ActivationView | ColumnSumsView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)
+    ) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
         return _same(view, constants(knowledge))
 
@@ -42,11 +46,14 @@ def constants(knowledge: FeatureKnowledge) -> Float[Tensor, " column"]:
 
 @baselines.register("median", "split")
 @baselines.register("median", "vertical")
+@baselines.register("median", "trees")
 @dataclass(frozen=True)
 class Median:
     """Each column's most frequent category or median."""
 
-    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+    def __call__(
+        self, view: ActivationView | ColumnSumsView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)
+    ) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
         return _same(view, torch.tensor([marginal.median for marginal in knowledge.marginals], dtype=torch.float64))
 
@@ -109,5 +116,5 @@ def own_inputs(
     return torch.cat([encoded, torch.nn.functional.one_hot(labels.long(), target.width).to(encoded)], dim=-1)
 
 
-def _same(view: ActivationView, row: Float[Tensor, " column"]) -> FeatureGuess:
+def _same(view: ActivationView | ColumnSumsView, row: Float[Tensor, " column"]) -> FeatureGuess:
     return FeatureGuess(row.repeat(view.trainings, view.records, 1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 import torch
 from jaxtyping import Bool
@@ -15,6 +17,7 @@ from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
+from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space, not_exact
@@ -48,7 +51,11 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, Cut
 # records in each group from which on they are used whatever the number of groups: each group takes a search.
 _FEW_GROUPS, _MANY_RECORDS = 64, 16
 # Share of records whose messages must be replayed, below which the transcript is said not to fit.
-_MOST = 0.5
+_MOST, _MOST_ALONE = 0.5, 0.9
+_SCALED = (
+    "Each message has a factor of its own that no loss explains, such as weights of records, clipping, or another "
+    "loss: only the directions of messages were used. More may leak than was read."
+)
 # Place of a round and of the record in it, of each message of each record, the oldest first.
 _History = Mapping[int, Sequence[tuple[int, int]]]
 # Place of the weights, and bound on norms, of an exchange.
@@ -81,6 +88,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
         self._used_messages = self._used()
+        self._factors: dict[int, float] = {}
+        self._usual, self._checked = 1.0, False
+        self._fit_messages(space)
         self.places = torch.tensor(list(self.history))
         for messages in answered:
             # Weights that do not fit are refused before anything is attacked.
@@ -139,7 +149,8 @@ class SplitTranscriptExposure(TranscriptExposure):
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         if rows is not None and (auxiliary or self.training.own is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
-        knowledge = CutKnowledge(self.tables.schema, self.tables.statistics, self._defense, auxiliary_rows)
+        form = self._base.form
+        knowledge = CutKnowledge(self.tables.schema, self.tables.statistics, self._defense, auxiliary_rows, form)
         seeds = [stream(self.tables.seed, 0, "starts")]
         if not isinstance(attack, Posterior) or not attack.observed:
             # All other attacks read one message of each record.
@@ -167,11 +178,19 @@ class SplitTranscriptExposure(TranscriptExposure):
             return None
         gradient = self._newest_view().own_gradient
         # In twice the precision: squares of numbers that training should not have would overflow.
-        size = rounding(gradient.double()) * (torch.finfo(gradient.dtype).eps / torch.finfo(torch.float64).eps)
+        size = rounding(gradient.double(), self._base.form)
+        if self._base.form.format not in ("float16", "bfloat16"):
+            size = size * (torch.finfo(gradient.dtype).eps / torch.finfo(torch.float64).eps)
         within = guess.residual.isfinite() & (guess.residual <= FAR * size)
         read = torch.isin(self.places, torch.tensor(sorted(self._used_messages)))
         share = float(within[read].double().mean())
-        if share < _MOST and self._defense.bare and not self.limits and not self.doubts:
+        # Where the form of messages was not fitted, nothing else says how many have it.
+        if (
+            share < (_MOST if self._checked else _MOST_ALONE)
+            and self._defense.bare
+            and not self.limits
+            and not self.doubts
+        ):
             self.doubts.append(_misfit(part.title, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
@@ -295,14 +314,46 @@ class SplitTranscriptExposure(TranscriptExposure):
         self, weights: int, clip: float | None, exchange: Sequence[tuple[int, int]], places: Sequence[int]
     ) -> CutView:
         gathered, model = self.training.gathered, self._base
+        usual = median(self._factors.values()) if self._factors else self._usual
         return CutView(
             self._with_weights(weights),
             self.tables.own_cells(places),
             gathered("activations", exchange).to(model.dtype),
             gathered("gradients", exchange).to(model.dtype),
-            gathered("behind", exchange),
+            gathered("behind", exchange) / torch.tensor([self._factors.get(k, usual) for k, _ in exchange]),
             clip,
         )
+
+    def _fit_messages(self, space: Space) -> None:
+        """Fit the form of the messages where it is not declared, and say how far they have it."""
+        declared = None if self.training.about.message is None else self.training.about.message.form
+        if declared is not None:
+            self._base, self._usual = replace(self._base, form=declared), float(declared.scale)
+        current = {number for number, _ in self.training.weights}
+        newest = _newest(self._used_messages, 1)
+        newest = {p: seen for p, seen in newest.items() if self.training.rounds[seen[0][0]].number in current}
+        if not self._defense.bare or not newest:
+            return
+        views, rounds = [], []
+        for (kind,), places in self._keyed(newest).items():
+            exchange = [newest[place][0] for place in places]
+            views.append(self._view(*kind, exchange, places))
+            rounds.append(torch.tensor([k for k, _ in exchange]))
+        fitted = fitted_messages(views, space, declared, rounds)
+        form = fitted[0].form
+        self._checked = not math.isnan(fitted[0].replayed)
+        for messages, round_of in zip(fitted, rounds, strict=True):
+            self._factors |= dict(zip(round_of.tolist(), messages.factors.tolist(), strict=True))
+        self._base, self._models = replace(self._base, form=form), {}
+        if form.estimated:
+            self.notes.append(
+                f"the form of the messages is not declared, and estimated from them: {form.describe()}; declare it "
+                "(message in transcript.json) if it is known"
+            )
+        if form.estimated and form.scale_of == "record":
+            self.doubts.append(_SCALED)
+        elif fitted[0].replayed < RIGHT:
+            self.doubts.append(_unexplained(fitted[0].replayed, fitted[0].known, self._base.client))
 
     def _with_weights(self, weights: int) -> SplitModel:
         if not self.training.weights:
@@ -389,6 +440,20 @@ def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
         f"No combination of private values that {attack} compared replays {whose} within rounding: the network, the "
         "client weights, the declared defense, the precision of the messages or the server's own columns do not fit "
         f"the transcript{cause}. What was read says nothing of what leaked."
+    )
+
+
+def _unexplained(replayed: float, declared: bool, client: nn.Module) -> str:
+    """Return a sentence saying that messages are not of the form that is declared, or of any that was tried."""
+    form = "the declared form" if declared else "any loss, weights of classes, smoothing, scale and number format tried"
+    layers = sorted({place.partition(" ")[0] for place in [*dropping(client), *normalising(client)]})
+    cause = (
+        f"; {' and '.join(layers)} of the client part may have computed something else in training" if layers else ""
+    )
+    return (
+        f"Under {form}, combinations of private values replay {100 * max(replayed, 0):.0f}% of the messages that were "
+        f"looked at, beyond what chance does. The clients' loss, defense, weights or network, or the server's own "
+        f"columns, differ from what is known{cause}. More may leak than was read."
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from seepage import registry
 from seepage.assessment.row import ResultRow
+from seepage.captures.alignment import Alignment, alignment
 from seepage.captures.audit import Attacked, CapturedAudit, run_parts
 from seepage.captures.spec import SPECS
 from seepage.captures.split_transcripts import SplitTranscriptExposure, split_model
@@ -68,6 +70,7 @@ class TranscriptFindings:
     limits: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    alignment: Alignment | None = None
 
     @property
     def not_tried(self) -> Mapping[str, str]:
@@ -98,6 +101,7 @@ class TranscriptFindings:
             "knowledge": dict(self.knowledge),
             "notes": list(self.notes),
             "scored": self.scored,
+            "alignment": None if self.alignment is None else asdict(self.alignment),
             "attacks": [{"attack": t.attack, "sought": t.sought, "records": t.records} for t in self.tried],
             "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
         }
@@ -162,7 +166,19 @@ class TranscriptAttack:
             tuple(exposure.limits),
             tuple(exposure.doubts),
             tables.assumed,
+            self._alignment(),
         )
+
+    def _alignment(self) -> Alignment | None:
+        """Return what the attacker learnt by alignment; None where it gave no table of its own."""
+        training = self.training
+        if training.own is None:
+            return None
+        rows, cells, labelled = training.own
+        columns = [training.schema.columns[i] for i in training.public] + [training.schema.target] * labelled
+        shared = torch.zeros(len(cells), dtype=torch.bool)
+        shared[[rows[identifier] for identifier in training.ids]] = True
+        return alignment(cells, columns, shared, self.seed)
 
     def _audit(self, exposure: TranscriptExposure, granted: Mapping[str, Json]) -> CapturedAudit:
         """Return the transcript as an audit."""

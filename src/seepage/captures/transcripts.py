@@ -21,6 +21,7 @@ from torch import Tensor
 
 from seepage.captures.captured import described, json_object, opened, text_of
 from seepage.errors import BadInputError, unknown_name
+from seepage.models.message import Format, Loss, MessageForm, ScaleOf
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
 from seepage.settings.split.spec import SplitAttacker, Topology, holds_second_cut
@@ -53,6 +54,27 @@ class TrainingRecipe(BaseModel):
     optimizer: str | None = None
 
 
+class DeclaredMessages(BaseModel):
+    """The fields of ``MessageForm`` that are declared; those left out are the usual ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    loss: Loss = "cross_entropy"
+    weights: tuple[float, ...] = ()
+    smoothing: float = 0.0
+    gamma: float = 0.0
+    delta: float = 1.0
+    scale: float = 1.0
+    scale_of: ScaleOf = "known"
+    format: Format = "float32"
+    training: bool = False
+
+    @property
+    def form(self) -> MessageForm:
+        """The form of the messages."""
+        return MessageForm(**self.model_dump())
+
+
 class TranscriptDescription(BaseModel):
     """The facts about a transcript besides its messages, see docs/transcripts.md; a field that is None is unknown.
 
@@ -69,6 +91,7 @@ class TranscriptDescription(BaseModel):
     private: tuple[str, ...]
     id: Annotated[str, Field(min_length=1)] = "id"
     loss: Literal["mean", "sum"] = "mean"
+    message: DeclaredMessages | None = None
     model: str | None = None
     options: dict[str, Plainly | tuple[int, ...]] = Field(default_factory=dict)
     head: SplitHead | None = None
@@ -225,6 +248,11 @@ def check_columns(about: TranscriptDescription, schema: Schema) -> None:
         raise BadInputError(
             f"a transcript of {about.setting} learning has no topology {about.topology!r} with the attacker "
             f"{about.attacker!r}; vanilla, u_shaped and multi_hop are of split learning, and a hop is in multi_hop."
+        )
+    if about.message is not None and (about.whole or about.setting != "split"):
+        raise BadInputError(
+            "the form of messages (message) is of split learning in which the server holds columns; leave it out of "
+            f"a transcript of {about.setting} learning with the topology {about.topology!r}."
         )
     if about.whole:
         lacking = [name for name in schema.names if name not in about.private]

@@ -36,7 +36,10 @@ _AUDITS = "seepage.cli.audit"
 COMMANDS = {
     "recommend": "seepage.cli.recommend",
     "membership": "seepage.cli.membership",
+    "epsilon": "seepage.cli.epsilon",
     "correlate": "seepage.cli.correlate",
+    "rounds": "seepage.cli.rounds",
+    "scan": "seepage.cli.scan",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
     "new": "seepage.cli.new",

@@ -1,88 +1,128 @@
-"""``seepage membership``: a lower bound of the epsilon of whole trainings, from one training each."""
+"""``seepage membership``: who was in the training of a model, from the model."""
 
 from __future__ import annotations
 
-import json
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from seepage.assessment import Estimate
+from seepage.assessment.training_membership import (
+    MembershipFigure,
+    MembershipTest,
+    measure_training_membership,
+    member_gap,
+)
 from seepage.cli.app import app
-from seepage.cli.audit import AsJson, Quiet
 from seepage.cli.correlate import OF_TABLES
-from seepage.cli.exits import Exit, print_message
 from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError
+from seepage.files import write_whole
+from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.spec import Spec
+from seepage.settings.units import load_rows
+from seepage.shadow.stacked import Dense
+from seepage.tabular.schema import Discrete
+from seepage.text import clean, percent, printable_json, span
 
-_FIELDS = (
-    *OF_TABLES,
-    *("model", "model_options", "weights", "head", "model_seed", "protocol", "protocol_options", "batch_sizes"),
-    *("defenses", "seed", "device"),
-)
+_SEES = {"final": "the trained model", "rounds": "models of 5 rounds", "nothing": "nothing"}
+_HEADS = {
+    "membership_auc": "AUC",
+    "membership_tpr": "TPR at 0.1% FPR",
+    "membership_tpr_1": "TPR at 1% FPR",
+}
 
 
 @app.command()
-@fields_in_options(HorizontalSpec, _FIELDS)
+@fields_in_options(Spec, OF_TABLES)
 def membership(
     *,
     given: dict[str, Json],
-    canaries: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ROWS",
-            help="Number of rows that are trained on by the toss of a coin each. Default: a third, at most 1,000.",
-            show_default=False,
-        ),
+    rows: Annotated[
+        int | None, typer.Option(help="Records that a model is trained on. Default: a third, 1,000 at most.")
     ] = None,
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="mislabelled|rows",
-            help="Canaries with the label of another row, which networks learn only by heart, or the rows as they are.",
-        ),
-    ] = "mislabelled",
-    epochs: Annotated[int, typer.Option(help="Number of passes over the rows.")] = 10,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="Failure probability. Default: 1e-5, or a tenth of one over the number of rows if that is less.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    shadows: Annotated[int, typer.Option(help="Models of a repetition, each attacked with the others.")] = 32,
+    repetitions: Annotated[int, typer.Option(help="Independent draws of records and models.")] = 5,
+    hidden: Annotated[list[int] | None, typer.Option(help="Units of a hidden layer. Repeatable. Default: 100.")] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the records.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Records of a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01,
+    clip: Annotated[float | None, typer.Option(help="Bound on the norm of each record's gradient (DP-SGD).")] = None,
+    noise: Annotated[float, typer.Option(help="Noise multiplier of DP-SGD, in units of the bound.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
-    """Bound the epsilon of whole trainings from below, with one training each.
+    """Measure how well whoever holds a model tells which records it was trained on.
 
-    Rows of the table are canaries: a coin decides for each whether the network is trained on it. How well the losses of
-    the trained network tell which were bounds epsilon, whatever the defense is (Steinke, Nasr and Jagielski, 2023).
-    Beside it stands the epsilon that the defense's accountant gives. Exit status: 1 where the bound is above it.
+    Fully connected networks are trained on random halves of records of the table. Each is attacked with the others as
+    shadow models, by LiRA and RMIA, from the trained model and from the models of several rounds. The attacker knows
+    the recipe, and has records of the same distribution with their labels. Baselines are the loss alone and chance. The
+    control is models that were trained on none of the records, where no attack may find members.
 
     [bold]Examples[/bold]
 
-        seepage membership --dataset german --batch-size 16 --defense 'dp_sgd:{clip_norm: 1, noise_multiplier: 1}'
+        seepage membership --dataset german
 
-        seepage membership --data people.csv --target outcome --canaries 500 --json
+        seepage membership --data people.csv --target outcome --epochs 5 --clip 1 --noise 1 --out membership.json
     """
     names = given.pop("dataset", ["adult"])
     assert isinstance(names, list)
     if len(names) > 1:
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    # Only what can be trained is worth the time that this takes to load.
-    advise, utility = (import_module(f"seepage.{name}") for name in ("advise.membership", "assessment.utility"))
-    recipe = utility.Recipe(epochs=epochs, delta=delta)
-    say = (lambda line: None) if quiet else print_message
-    results = advise.membership(spec, canaries=canaries, kind=kind, recipe=recipe, say=say)
-    if as_json:
-        print(json.dumps([each.as_dict() for each in results], indent=1, ensure_ascii=False))
-    else:
-        console = import_module("seepage.report.terminal").make_console()
-        for each in results:
-            console.print(Text(each.line))
-    if any(each.training.refuted for each in results):
-        raise typer.Exit(Exit.GATE_FAILED)
+    dataset, _ = load_rows(spec)
+    target = dataset.schema.target
+    classes = target.width if isinstance(target, Discrete) else 2
+    recipe = Dense(classes, tuple(hidden or [100]), epochs, batch_size, learning_rate, 0.0, clip, noise)
+    sizes = MembershipTest(rows, shadows, repetitions)
+    measured = measure_training_membership(dataset, recipe, sizes, seed)
+    console = make_console()
+    title = f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models"
+    heads = ("attack or baseline", "sees", *figures(*_HEADS.values(), f"{_HEADS['membership_auc']} of the control"))
+    console.print(make_table(title, heads, [[Text(cell) for cell in line] for line in _lines(measured)]))
+    console.print(Text(_summary(measured)))
+    if out is not None:
+        content = {"recipe": recipe.describe(), "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
+        text = printable_json({**content, "figures": [asdict(figure) for figure in measured]}, allow_nan=False)
+        write_whole(out, text + "\n", private=spec.data is not None)
+
+
+def _lines(measured: Sequence[MembershipFigure]) -> list[list[str]]:
+    """Return a line for each attack and baseline: its figures, and its area under the curve on the control."""
+    by = {(f.attack, f.sees, f.target, f.metric): f.estimate for f in measured}
+    places = dict.fromkeys((f.attack, f.sees) for f in measured if f.kind != "about")
+    return [
+        [
+            attack,
+            _SEES[sees],
+            *(_shown(by[attack, sees, "deployed", metric]) for metric in _HEADS),
+            _shown(by[attack, sees, "control", "membership_auc"]),
+        ]
+        for attack, sees in places
+    ]
+
+
+def _shown(estimate: Estimate) -> str:
+    mean = percent(estimate.mean)
+    return mean if estimate.low is None else f"{mean} {span(estimate.low, estimate.high)}"
+
+
+def _summary(measured: Sequence[MembershipFigure]) -> str:
+    attacks = [f for f in measured if f.kind == "attack" and f.metric == "membership_auc"]
+    best = max((f for f in attacks if f.target == "deployed"), key=lambda f: f.estimate.mean or 0.0)
+    off = [f for f in attacks if f.target == "control" and f.estimate.low is not None and f.estimate.low > 0.5]
+    among = percent(best.estimate.mean)
+    text = (
+        f"{best.attack}, from {_SEES[best.sees]}, puts a member above another record in {among} of pairs (50%: chance)."
+    )
+    members, others = member_gap(measured)
+    text += f" The models are right on {percent(members)} of their own records and on {percent(others)} of others."
+    if off:
+        text += " On the control an attack is above chance too, so these figures are in doubt; run more repetitions."
+    return f"{text} A low figure is no proof: a better attack may exist."

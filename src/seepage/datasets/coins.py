@@ -10,7 +10,7 @@ import torch
 from seepage.datasets.dataset import Dataset, some_rows
 from seepage.datasets.marked import pulled
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.tabular.table import Table
+from seepage.tabular.table import Table, frame_of
 from seepage.text import how_many
 
 PLANTED = "planted"
@@ -44,6 +44,21 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
+def with_label_coins(data: Dataset, count: int, seed: int, agreement: float = 0.95) -> Dataset:
+    """Return all rows with columns of fair coins: one that the label follows, and others that follow nothing.
+
+    Labels are two of the target's classes, or values: those of the first coin with the probability ``agreement``.
+    """
+    planted = with_coins(data, 1 + count, seed)
+    rows = planted.train
+    generator = np.random.default_rng([seed, 2])
+    coin = rows.column(len(rows.schema.columns) - count - 1).numpy().astype(np.int64)
+    shown = np.where(generator.random(len(rows)) < agreement, coin, 1 - coin)
+    labels = torch.from_numpy(np.array(_ends(rows.schema))[shown])
+    table = Table(rows.schema, rows.of_cells(rows.cells, labels).frame)
+    return replace(planted, train=table, notes=(*planted.notes, "labels follow the first planted column"))
+
+
 def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     """Return some rows of a dataset with each column shuffled, labels drawn anew, and a planted number in each row.
 
@@ -54,8 +69,7 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     generator = np.random.default_rng([seed, 1])
     cells = torch.stack([c[generator.permutation(len(rows))] for c in rows.cells.T], dim=1)
     target = rows.schema.target
-    ends = (0.0, 1.0) if isinstance(target, Discrete) else (target.low, target.high)
-    labels = torch.from_numpy(np.array(ends)[generator.integers(0, 2, len(rows))])
+    labels = torch.from_numpy(np.array(_ends(rows.schema))[generator.integers(0, 2, len(rows))])
     frame = rows.of_cells(cells, labels).frame
     name = _free(rows.schema, PLANTED)
     frame[name] = generator.permutation(len(rows))
@@ -64,6 +78,42 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     table = Table(Schema(columns=(*rows.schema.columns, number), target=target), frame)
     note = "columns are shuffled one by one, labels are coins, and a planted column numbers the rows"
     return replace(data, train=table, test=None, notes=(*data.notes, note))
+
+
+def with_parity(data: Dataset, name: str, count: int, seed: int, linked: bool = True) -> Dataset:
+    """Return some rows of one column, shuffled, beside three planted ones of which no two tell anything of the others.
+
+    Two are thrown evenly from three sides, the third is the sum of these and of the column's place, modulo 3: cross
+    tables of two columns show nothing of it. If not ``linked`` it is thrown as well. Labels are two of the target's
+    classes, or ends, and follow the thrown ones.
+    """
+    rows = some_rows(data, count, seed).all
+    schema, generator = rows.schema, np.random.default_rng([seed, 2])
+    place = schema.names.index(name)
+    cells = rows.column(place)[generator.permutation(len(rows))]
+    thrown = generator.integers(0, 3, (len(rows), 2))
+    third = thrown.sum(1) + cells.long().numpy() if linked else generator.integers(0, 3, len(rows))
+    sides = np.column_stack([thrown, third % 3])
+    chance = 1 / (1 + np.exp(-1.2 * (thrown[:, 0] - 1) - 0.7 * (thrown[:, 1] - 1)))
+    target = schema.target
+    labels = torch.from_numpy(np.array(_ends(schema))[(generator.uniform(size=len(rows)) < chance).astype(int)])
+    frame = frame_of(Schema(columns=(schema.columns[place],), target=target), cells[:, None])
+    planted = []
+    for i in range(3):
+        free = _free(schema, f"{PLANTED}_{i + 1}")
+        planted.append(Discrete(name=free, categories=(0, 1, 2), sensitive=True))
+        frame[free] = sides[:, i]
+    frame[target.name] = rows.of_cells(rows.cells, labels).frame[target.name].to_numpy()
+    tell = "tell of each other only together" if linked else "tell nothing of each other"
+    note = f"one column is shuffled, and three planted ones {tell}"
+    table = Table(Schema(columns=(schema.columns[place], *planted), target=target), frame)
+    return replace(data, train=table, test=None, notes=(*data.notes, note))
+
+
+def _ends(schema: Schema) -> tuple[float, float]:
+    """Return two of the target's classes, or its bounds."""
+    target = schema.target
+    return (0.0, 1.0) if isinstance(target, Discrete) else (target.low, target.high)
 
 
 def _free(schema: Schema, name: str) -> str:

@@ -20,7 +20,10 @@ _NAMES: dict[str | None, tuple[str, ...]] = {
         "bottleneck", "feature_noise", "label_flip", "mid", "nopeek", "returned_noise", "marvell", "max_norm",
     ),
     "pooled": ("rounded_answers", "label_only", "without_columns", "dp_training", "query_limit"),
-    "trees": ("strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise"),
+    "trees": (
+        "strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise", "first_trees", "shuffled_bins",
+    ),
+    "statistics": ("rounded_sums", "sum_noise", "coarser_times", "jump_guard", "minimum_count", "rounded_counts"),
 }
 # fmt: on
 _MODULES = {
@@ -28,6 +31,7 @@ _MODULES = {
     **dict.fromkeys(("rounded_answers", "label_only"), "answers"),
     **dict.fromkeys(("without_columns", "dp_training", "query_limit"), "joint_training"),
     **dict.fromkeys(_NAMES["trees"], "trees"),
+    **dict.fromkeys(_NAMES["statistics"], "statistics"),
 }
 for _setting, _names in _NAMES.items():
     registry.defenses.declare({name: f"seepage.defenses.{_MODULES.get(name, name)}" for name in _names}, _setting)

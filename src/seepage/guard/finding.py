@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,15 +12,18 @@ from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, writ
 from seepage.captures.captured import Description, save_capture
 from seepage.defenses.accounting import Guarantee
 from seepage.errors import BadInputError
+from seepage.guard.own_rows import Matches
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess, View
 
-Decision = Literal["pass", "proved", "read", "matched whole", "not tried"]
-"""``pass``: nothing was read. ``proved``: cells are certified. ``read``: records were read out of the message one by
-one, and nothing proves them. ``matched whole``: records that no proof covers replay the whole message to rounding.
-``not tried``: the attacks could not be run, which says nothing."""
+Decision = Literal["pass", "proved", "read", "in the span", "matched whole", "not tried"]
+"""``pass``: nothing was read, and no more of the client's rows than of decoys lie in the span of the update, where rows
+were given. ``proved``: cells are certified. ``read``: records were read out of the message one by one, and nothing
+proves them; they are the client's own, where its rows were given. ``in the span``: more of the client's rows than of
+decoys lie in what the update spans. ``matched whole``: records that no proof covers replay the whole message to
+rounding. ``not tried``: neither the attacks nor the rows say anything."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class GuardFinding:
         update, model: SHA-256 of the message that was checked, as it was to be sent, and of the received model.
         assumed, warnings, notes: what the guard assumed, signs that the server crafted the received model, and what
             went otherwise than asked for, as sentences.
+        rows_read: numbers of the client's own rows and of decoys among the records that the attack returned; None where
+            no rows were compared, or more was found.
+        rows_in_span: numbers of those that lie in the span of the update; None as well where that says nothing.
         guarantee: differential privacy of all rounds so far; None where the policy gives none.
         proof: what a certificate is written from; None where nothing was proved, or records are not to be kept.
         certificate: certificate that was written; None where none was asked for, or none can be.
@@ -91,6 +97,8 @@ class GuardFinding:
     assumed: tuple[str, ...]
     warnings: tuple[str, ...]
     sent: bool
+    rows_read: Matches | None = None
+    rows_in_span: Matches | None = None
     guarantee: Guarantee | None = None
     proof: Proof | None = None
     certificate: WrittenCertificate | None = None
@@ -105,6 +113,9 @@ class GuardFinding:
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
         }
+        for name in ("rows_read", "rows_in_span"):
+            if (matches := getattr(self, name)) is not None:
+                entry[name] = asdict(matches)
         if self.certificate is not None:
             entry["certificate"] = self.certificate.certificate.name
         if self.notes:
@@ -121,6 +132,7 @@ class GuardFinding:
             "pass": f"nothing read{of}",
             "proved": f"{self.proved_records}{of} proved",
             "read": f"records read one by one{of}",
+            "in the span": f"own rows in the span of the update{of}",
             "matched whole": f"the whole message matched{of}",
             "not tried": "not tried",
         }[self.decision]

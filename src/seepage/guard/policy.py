@@ -24,13 +24,14 @@ class GuardPolicy:
     """What happens with an update, whatever is found in it or because of that.
 
     Attributes:
-        action: ``report`` sends every update as it is. ``block`` sends none in which records were proved or matched
-            whole. ``noise`` and ``clip`` act in every round, whatever was found, and block nothing.
+        action: ``block`` sends no update that gives records away, ``report`` every update as it is. ``noise`` and
+            ``clip`` act in every round, whatever was found, and block nothing.
         mode: what happens where the check could not be tried, or the received model looks crafted: ``strict`` blocks
             the update, ``advise`` sends it.
         clip_norm: bound on the Euclidean norm of an update, for ``noise`` and ``clip``.
         noise_multiplier: standard deviation of the noise on every entry over ``clip_norm``, for ``noise``.
         delta: probability with which epsilon may be exceeded.
+        share: largest share of the records that may lie in the span of an update, where the client's rows are given.
 
     Raises:
         BadInputError: a name is unknown, or a number is missing, out of range or without use.
@@ -40,11 +41,12 @@ class GuardPolicy:
         True
     """
 
-    action: Action = "report"
+    action: Action = "block"
     mode: Mode = "advise"
     clip_norm: float | int | None = None
     noise_multiplier: float | int | None = None
     delta: float = 1e-5
+    share: float = 0.05
 
     def __post_init__(self) -> None:
         check_choice("policy", self.action, Action)
@@ -61,6 +63,8 @@ class GuardPolicy:
                 positive(name, value)
         if not isinstance(self.delta, float) or not 0 < self.delta < 1:
             raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta!r}.")
+        if not 0 <= self.share < 1:
+            raise BadInputError(f"share is 0 or more and below 1, got share={self.share!r}.")
 
     @property
     def changes(self) -> bool:

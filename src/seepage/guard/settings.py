@@ -27,8 +27,9 @@ class GuardSettings(BaseModel):
         model: registered name, ``package.module:factory`` or ``path/to/file.py:factory``.
         schema_file: YAML schema of the client's table; the key is ``schema``.
         reference: table of public rows of the same kind.
+        rows: table of the client's own rows, which it trains on.
         encoder: JSON declaration of the client's encoder.
-        policy, mode, clip_norm, noise_multiplier, delta: what to do with updates, see ``GuardPolicy``.
+        policy, mode, clip_norm, noise_multiplier, delta, share: what to do with updates, see ``GuardPolicy``.
         log: file to which a line is added a round. The other keys are arguments of ``UpdateGuard``.
     """
 
@@ -38,12 +39,14 @@ class GuardSettings(BaseModel):
     schema_file: Annotated[Path, Field(alias="schema")]
     recipe: MessageRecipe
     reference: Path | None = None
+    rows: Path | None = None
     encoder: Path | None = None
-    policy: Action = "report"
+    policy: Action = "block"
     mode: Mode = "advise"
     clip_norm: float | None = None
     noise_multiplier: float | None = None
     delta: float = 1e-5
+    share: float = 0.05
     head: Head | None = None
     seconds: float = 20.0
     log: Path | None = None
@@ -87,13 +90,21 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         )
     folder = path.resolve().parent
     schema = Schema.load(folder / settings.schema_file)
-    policy = GuardPolicy(settings.policy, settings.mode, settings.clip_norm, settings.noise_multiplier, settings.delta)
+    policy = GuardPolicy(
+        settings.policy,
+        settings.mode,
+        settings.clip_norm,
+        settings.noise_multiplier,
+        settings.delta,
+        settings.share,
+    )
     place, _, factory = settings.model.rpartition(":")
     return UpdateGuard(
         f"{folder / place}:{factory}" if place.endswith(".py") else settings.model,
         schema,
         settings.recipe,
         reference=None if settings.reference is None else Table.read(folder / settings.reference, schema),
+        rows=None if settings.rows is None else Table.read(folder / settings.rows, schema),
         encoder=None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
         policy=policy,
         log=None if settings.log is None else folder / settings.log,

@@ -22,6 +22,7 @@ from seepage.captures.recovery import attacker_statistics
 from seepage.errors import BadInputError, check_count, positive
 from seepage.files import PRIVATE
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
+from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
 from seepage.guard.policy import GuardPolicy
 from seepage.guard.received import signs_of_crafting
 from seepage.learning import gradient, local_update
@@ -44,6 +45,7 @@ _OPERATIONS = 3e9
 _SAME = 100.0
 # Share of the message that its rounding may be for a match to say anything.
 _TELLING = 1e-2
+_SILENT = "own rows say nothing: all rows lie in the span of the update, layers are too wide, or decoys too few"
 
 Form = Literal["weights", "difference", "gradient"]
 
@@ -52,7 +54,8 @@ class UpdateGuard:
     """Checks each update of a client before it is sent, and applies a policy to it.
 
     Call it with the model as received and the update. It runs the exact attack on the very message that would be sent,
-    with the knowledge that a server has, and needs no record of the client.
+    with the knowledge that a server has. With the client's own rows it also counts those that lie in what the update
+    spans, and those among the records that the attack read, beside decoys: other rows of the same kind.
 
     Args:
         model: network that the server trains: a module, a registered name or ``path/to/file.py:factory``. Its weights
@@ -61,6 +64,10 @@ class UpdateGuard:
             call.
         reference: public rows of the same kind: what the server knows of the columns, and what rows are standardised
             with where no encoder is given.
+        rows: client's own rows that updates are of, a table or rows as the network takes them; those of a call if None.
+            They stay in the guard.
+        decoys: rows of the same kind that the client does not train on, in the form of ``rows``, such as its test rows;
+            the reference if None.
         encoder: client's own encoder; seepage's, standardised by ``reference``, if None.
         head: reading of the network's outputs; the target's usual one if None.
         seconds: time limit of one check. No round of a search begins after it, and none that would take longer.
@@ -81,6 +88,8 @@ class UpdateGuard:
         recipe: MessageRecipe,
         *,
         reference: Table | None = None,
+        rows: Rows | None = None,
+        decoys: Rows | None = None,
         encoder: ClientEncoder | None = None,
         policy: GuardPolicy | None = None,
         head: Head | None = None,
@@ -101,7 +110,8 @@ class UpdateGuard:
         self.keep_records = keep_records
         self._log = None if log is None else Path(log)
         self._certificates = None if certificates is None else Path(certificates)
-        self._own = encoder
+        self._declared = encoder
+        self._rows, self._decoys = rows, reference if decoys is None else decoys
         self._network = _network(model, self.schema, head, seed)
         self._assumed: tuple[str, ...] = ()
         if encoder is None and reference is None:
@@ -119,6 +129,7 @@ class UpdateGuard:
         *,
         form: Form | None = None,
         records: int | None = None,
+        rows: Rows | None = None,
         round: int | None = None,
         noise_seed: int | None = None,
     ) -> Answer:
@@ -128,6 +139,7 @@ class UpdateGuard:
             form: what the update is: ``weights`` after training, their ``difference`` to those before, or a
                 ``gradient``. ``gradient`` with recipes of fedsgd and ``weights`` with those of fedavg if None.
             records: number of records behind the update, where the recipe does not say it.
+            rows: client's own rows of this round, or more of them; those of the guard if None.
             noise_seed: seed of the policy's noise, for tests; drawn from the operating system if None.
 
         Raises:
@@ -147,7 +159,8 @@ class UpdateGuard:
         change, running = _message(before, given, form)
         seed = secrets.randbits(62) if noise_seed is None else noise_seed
         changed = self.policy.apply(change, seed)
-        finding = self._check(before, change, changed, running, records, _narrower(before, given), form, begin)
+        own = self._own_rows(rows)
+        finding = self._check(before, change, changed, running, records, own, _narrower(before, given), form, begin)
         # A round that is blocked counts too: that it is blocked says something.
         self._rounds += 1
         finding = self._certified(replace(finding, guarantee=self.policy.guarantee(self._rounds)), round)
@@ -168,6 +181,7 @@ class UpdateGuard:
         changed: dict[str, Tensor],
         running: dict[str, Tensor],
         records: int | None,
+        own: OwnRows | None,
         narrow: str | None,
         form: Form,
         begin: float,
@@ -178,12 +192,16 @@ class UpdateGuard:
         decision: Decision = "not tried"
         guess: RecordsGuess | None = None
         view: View | None = None
+        model: Model | None = None
         count = self._record_count(records)
         try:
             model = self._received(before, change)
             warnings = signs_of_crafting(model, self._client(model), self.statistics, self.seed)
             view = self.recipe.view(model, _in_order(model, changed))
-            if count is None:
+            if count is None and own is not None:
+                count = len(own.rows)
+                assumed.append(f"{count} records, as many as own rows were given")
+            elif count is None:
                 count = self._counted(view)
                 assumed.append(f"{count} records, counted in the update")
             knowledge = self._knowledge(model, change, running, count)
@@ -199,13 +217,16 @@ class UpdateGuard:
             decision, why, guess = self._attack(view, knowledge, left)
         except BadInputError as error:
             why = str(error).rstrip(".")
+        matches: tuple[Matches | None, Matches | None] = (None, None)
+        if own is not None and model is not None and decision not in ("proved", "matched whole"):
+            decision, why, matches = self._compared(model, changed, guess, own, count or len(own.rows), decision, why)
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
         update, received = state_digest(changed), state_digest(before)
-        leaks = decision in ("proved", "read", "matched whole")
+        leaks = decision not in ("pass", "not tried")
         proof = None
-        if guess is not None and view is not None and leaks:
+        if guess is not None and view is not None and leaks and decision != "in the span":
             proof = Proof(guess, view, self.recipe, self.schema, self.statistics, update, received)
         doubtful = self.policy.mode == "strict" and (decision == "not tried" or bool(warnings))
         return GuardFinding(
@@ -221,9 +242,53 @@ class UpdateGuard:
             model=received,
             assumed=tuple(assumed),
             warnings=warnings,
+            rows_read=matches[0],
+            rows_in_span=matches[1],
             sent=not (doubtful or (leaks and self.policy.action == "block")),
             proof=proof,
         )
+
+    def _own_rows(self, rows: Rows | None) -> OwnRows | None:
+        rows = self._rows if rows is None else rows
+        if rows is None:
+            return None
+        if self._decoys is None:
+            raise BadInputError(
+                "the client's own rows are compared with decoys, and there are none; give the guard a reference table, "
+                "or decoys such as the client's test rows."
+            )
+        return OwnRows.of(rows, self._decoys, self.encoder, self.schema, self.seed)
+
+    def _compared(
+        self,
+        model: Model,
+        changed: Mapping[str, Tensor],
+        guess: RecordsGuess | None,
+        own: OwnRows,
+        records: int,
+        decision: Decision,
+        why: str,
+    ) -> tuple[Decision, str, tuple[Matches | None, Matches | None]]:
+        """Return decision, reason and counts, once the client's rows were compared with what the update gives away."""
+        read = None
+        if guess is not None:
+            read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
+            why = f"{read} are among the records that the attack returned; {why}"
+        span = compare_with_span(model.module, changed, own, records, self.seconds * _OPERATIONS)
+        in_span = span.matches
+        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update'}; {why}"
+        if read is not None and read.significant:
+            decision = "read"
+        elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
+            decision = "in the span"
+        elif span.contradicted:
+            decision, why = "not tried", f"the rows are not those of the update, or are encoded in another way; {why}"
+        elif in_span is not None:
+            decision = "pass"
+        elif decision == "read":
+            # What the attack took for records are not the client's.
+            decision = "not tried"
+        return decision, why, (read, in_span)
 
     def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
         """Return the finding with its certificate, and without records unless records are kept."""
@@ -302,8 +367,8 @@ class UpdateGuard:
             if name in change and bool(change[name].any()):
                 parameter.requires_grad_()
         model, _ = make_model(network, self.schema, self.statistics, head=self.head)
-        if self._own is not None:
-            self._own.check_inputs(model.module, model.name)
+        if self._declared is not None:
+            self._declared.check_inputs(model.module, model.name)
         return model
 
     def _client(self, model: Model) -> Encoder:

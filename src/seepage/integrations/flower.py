@@ -1,4 +1,4 @@
-"""Flower: a mod that checks a client's replies, and a strategy that captures what the server receives.
+"""Flower: a mod that checks a client's replies, and captures of what the server receives and sends back.
 
 A mod is part of the app, which the researcher writes: it is advisory. Whoever writes the app can leave it out.
 """
@@ -6,15 +6,18 @@ A mod is part of the app, which the researcher writes: it is advisory. Whoever w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from safetensors.torch import save
 from torch import Tensor
 
 from seepage.captures.captured import Description, save_capture
+from seepage.captures.capturing import Ids
+from seepage.captures.parties import PartyTranscripts
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.guard.settings import load
@@ -24,6 +27,7 @@ from seepage.models.states import as_state, changes, state_digest
 from seepage.packages import extra
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.client_encoder import ClientEncoder
+from seepage.tabular.schema import Schema
 
 with extra("flower", "Flower", "flwr"):
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord
@@ -31,6 +35,7 @@ with extra("flower", "Flower", "flwr"):
     from flwr.common.constant import ErrorCode
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy.strategy import Strategy
+    from flwr.supercore.run import Run
 
 C = TypeVar("C", bound="CaptureReplies")
 
@@ -50,8 +55,9 @@ def leak_guard_mod(
 
     Args:
         guard: guard; path of a guard file, whose network is registered; or a function that returns the guard of a
-            client, for apps whose clients have other tables. Flower starts an app anew in each round: give the guard a
-            log, so that rounds with noise are counted.
+            client, for apps whose clients have other tables. Give it the client's own ``rows``, so that it counts those
+            that the reply gives away. Flower starts an app anew in each round: give the guard a log, so that rounds
+            with noise are counted.
         weighted_by_key: name of the metric that says how many records the reply is of, where the recipe does not.
 
     Example:
@@ -186,6 +192,103 @@ class CaptureReplies(Strategy):
             facts = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
             facts |= {"client": str(node), "round": server_round}
             save_capture(folder / f"client-{node}.safetensors", update, Description(**facts))
+
+
+class CaptureGrid(Grid):
+    """Grid that writes what crosses the wire in vertical learning, as the server that holds the labels sees it.
+
+    It is for apps in which clients answer with features, and the server sends each its part of the gradient, as in
+    Flower's example ``vertical-fl``. Wrap the grid in the first line of the server's main function. A reply with one
+    array and the client's position is taken for features; the next message with an array of their shape to the same
+    node is their gradient. Each client becomes a folder with a transcript, see ``PartyTranscripts``.
+
+    Args:
+        grid: grid that the app was given.
+        parties: columns of each client, by its position.
+        own: server's own columns, or labels alone, with the column of ids.
+        ids: ids of the records in the order in which clients send them; those of ``own`` if None.
+        position: name of the client's position among the settings of a reply.
+        about: further fields of ``TranscriptDescription``, such as ``head`` or ``defense``.
+
+    Raises:
+        BadInputError: see ``PartyTranscripts``; or features are of another number of records than there are ids.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        folder: str | Path,
+        schema: Schema,
+        parties: Mapping[str, Sequence[str]] | Mapping[int, Sequence[str]],
+        own: pd.DataFrame,
+        *,
+        ids: Ids | None = None,
+        position: str = "pos",
+        **about: object,
+    ) -> None:
+        self._grid, self._position = grid, position
+        self._transcripts = PartyTranscripts(folder, schema, parties, own, **about)
+        self._ids = own[str(about.get("id", "id"))].tolist() if ids is None else ids
+        self._features: dict[int, tuple[str, np.ndarray]] = {}
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages as the grid does, and write what they and their replies hold."""
+        sent = self._written(messages)
+        return self._received(self._grid.send_and_receive(sent, timeout=timeout))
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages as the grid does, and write the gradients among them."""
+        return self._grid.push_messages(self._written(messages))
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return replies as the grid does, and keep the features among them until their gradients are sent."""
+        return self._received(self._grid.pull_messages(message_ids))
+
+    def set_run(self, run: Run) -> None:
+        """Set the run of the grid."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """Run of the grid."""
+        return self._grid.run
+
+    def create_message(self, *arguments: Any, **options: Any) -> Message:
+        """Return a message that the grid makes."""
+        return self._grid.create_message(*arguments, **options)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the grid's nodes."""
+        return self._grid.get_node_ids()
+
+    def _received(self, replies: Iterable[Message]) -> list[Message]:
+        received = list(replies)
+        for reply in received:
+            array = None if reply.has_error() else _only_array(reply)
+            places = [] if array is None else [c.get(self._position) for c in reply.content.config_records.values()]
+            place = next((place for place in places if isinstance(place, int | str)), None)
+            if array is not None and place is not None:
+                # The app may change the array in place.
+                self._features[reply.metadata.src_node_id] = (str(place), array.copy())
+        return received
+
+    def _written(self, messages: Iterable[Message]) -> list[Message]:
+        sent = list(messages)
+        for message in sent:
+            gradient, node = _only_array(message), message.metadata.dst_node_id
+            if gradient is None or node not in self._features:
+                continue
+            party, features = self._features[node]
+            if features.shape == gradient.shape:
+                self._transcripts.exchange(self._ids, {party: features}, {party: gradient})
+                del self._features[node]
+        return sent
+
+
+def _only_array(message: Message) -> np.ndarray | None:
+    """Return the one array of a message; None where it has none, or several."""
+    record = _only_arrays(message) if message.has_content() else None
+    return next(iter(record[1].values())).numpy() if record is not None and len(record[1]) == 1 else None
 
 
 def _write_model(path: Path, state: dict[str, Tensor]) -> None:

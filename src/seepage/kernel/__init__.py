@@ -4,6 +4,20 @@ Attacks are provers: they may guess, search and be wrong. The kernel is the chec
 was found, and imports PyTorch and the standard library only. ``seepage verify`` calls the same functions.
 """
 
+from seepage.kernel.counts import (
+    CountTable,
+    Equations,
+    Step,
+    Totals,
+    bounds,
+    certify_counts,
+    certify_groups,
+    cross_tables,
+    design,
+    equations,
+    narrowed,
+    patterns_of,
+)
 from seepage.kernel.cuts import certify_cut, joined
 from seepage.kernel.gradients import certify, coarse
 from seepage.kernel.statement import (
@@ -21,15 +35,27 @@ __all__ = [
     "ROUNDINGS",
     "UNIT",
     "Certified",
+    "CountTable",
     "Declaration",
     "EncodedColumn",
+    "Equations",
     "Grown",
     "RefusedError",
+    "Step",
     "Sums",
+    "Totals",
+    "bounds",
     "certify",
+    "certify_counts",
     "certify_cut",
+    "certify_groups",
     "certify_sums",
     "coarse",
+    "cross_tables",
+    "design",
+    "equations",
     "joined",
+    "narrowed",
     "nothing",
+    "patterns_of",
 ]

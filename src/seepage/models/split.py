@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_choice, one_line, unknown_name
 from seepage.models.head import Head
+from seepage.models.message import PLAIN, MessageForm
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
 SplitHead = Head
@@ -28,7 +29,8 @@ class SplitModel:
     Both parts take cells, not one-hot rows: a discrete cell is its code, a continuous one is scaled so that its
     schema's bounds are 0 and 1. Each part is free in how it represents codes: by embeddings or by one-hot vectors.
     ``server`` maps (record, public) to (record, cut), ``client`` that and (record, private) to (record, output): one
-    logit for ``sigmoid``, one a class for ``softmax``, one number for ``regression``.
+    logit for ``sigmoid``, one a class for ``softmax``, one number for ``regression``. ``form`` is that of the gradients
+    that the client returns.
     """
 
     server: nn.Module
@@ -37,6 +39,7 @@ class SplitModel:
     private: tuple[int, ...]
     head: SplitHead
     name: str
+    form: MessageForm = PLAIN
 
     def __post_init__(self) -> None:
         check_head(self.head, self.schema.target)
@@ -126,6 +129,10 @@ class SplitModel:
         """Return it on a device."""
         copied = self.copy()
         return replace(copied, server=copied.server.to(device), client=copied.client.to(device))
+
+    def slopes(self, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
+        """Return the derivative of a record's loss with respect to its logits, for every label it may have."""
+        return self.form.slopes(self.head, logits)
 
     def with_client(self, client: nn.Module) -> SplitModel:
         """Return the model with another client part, such as one of an earlier round."""
@@ -247,15 +254,6 @@ def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Flo
     if head == "softmax":
         return logits.softmax(-1)
     return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
-
-
-def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
-    """Return the derivative of a record's cross-entropy with respect to its logits, for every label it may have."""
-    if head == "sigmoid":
-        # Not sigmoid(s) - 1, which rounds to 0 for large s long before the true value does.
-        return torch.stack([torch.sigmoid(logits), -torch.sigmoid(-logits)], dim=-2)
-    chances = logits.softmax(-1)
-    return chances[..., None, :] - torch.eye(chances.shape[-1], dtype=chances.dtype, device=chances.device)
 
 
 def record_losses(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Shaped
+from jaxtyping import Bool, Float, Float32, Shaped
 from torch import Tensor
 
 from seepage.errors import BadInputError
@@ -149,17 +149,30 @@ def _sums(binned: np.ndarray, gradients: Float[np.ndarray, "row 2"], bins: int) 
     return np.stack([np.bincount(flat, repeated[:, s], minlength=bins) for s in range(2)], axis=-1).astype(np.float64)
 
 
+@dataclass(frozen=True)
+class PassiveColumns:
+    """Encoded columns whose sums another party sends, so that they alone have noise, where rows are the same for all.
+
+    Sums of nodes are then known exactly. The first ``without`` rounds split on none of these columns.
+    """
+
+    encoded: Bool[np.ndarray, " encoded"]
+    without: int = 0
+
+
 def grow_together(
     parts: Sequence[Rows],
     labels: Sequence[Labels],
     recipe: Boosting,
     noise: Callable[[Sums], Sums],
     observed: Sequence[int],
+    passive: PassiveColumns | None = None,
 ) -> tuple[Forest, HistogramMessage]:
     """Return trees that are grown from the sums of all clients after a defense, and the sums that some of them sent.
 
     The rule is that of xgboost's depth-wise growth; without noise its trees come out. Sums are sent for both children
-    of a split, each with noise of its own; those of the ``observed`` clients are added up.
+    of a split, each with noise of its own; those of the ``observed`` clients are added up. With ``passive`` columns
+    there is one client: all rows, whose columns are shared out.
     """
     cuts = cuts_of(matrix(np.concatenate(parts), np.concatenate(labels), recipe))
     binned = [cuts.binned(rows) for rows in parts]
@@ -168,12 +181,15 @@ def grow_together(
     trees: list[Tree] = []
     nodes: list[np.ndarray] = []
     sums: list[np.ndarray] = []
-    for _ in range(recipe.rounds):
+    noisy_bins = np.zeros(cuts.bins, bool) if passive is None else np.repeat(passive.encoded, np.diff(cuts.start))
+    for number in range(recipe.rounds):
+        barred = noisy_bins if passive is not None and number < passive.without else None
+        rule = _Rule(cuts, recipe, noise, None if passive is None else noisy_bins, barred)
         gradients = [forest.gradients(m, own).astype(np.float64) for m, own in zip(margins, labels, strict=True)]
         grown = []
         for output in range(forest.outputs):
             own = [g[:, output] for g in gradients]
-            tree, seen = _grown(binned, own, parts, cuts, recipe, noise, observed, output)
+            tree, seen = _grown(binned, own, parts, rule, observed, output)
             grown.append(tree)
             nodes.append(np.array(list(seen)))
             sums.append(np.stack(list(seen.values())))
@@ -194,17 +210,34 @@ def _intercept(recipe: Boosting) -> Float32[np.ndarray, " output"]:
     return np.full(recipe.classes, score, dtype=np.float32)
 
 
+@dataclass(frozen=True)
+class _Rule:
+    """How the trees of a round grow: bins, recipe, defense; bins with noise (all if None), and bins without splits."""
+
+    cuts: Cuts
+    recipe: Boosting
+    noise: Callable[[Sums], Sums]
+    noisy: Bool[np.ndarray, " bin"] | None
+    barred: Bool[np.ndarray, " bin"] | None
+
+    def defended(self, sums: Sums) -> Sums:
+        """Return sums as they are sent."""
+        if self.noisy is None:
+            return self.noise(sums)
+        sums[self.noisy] = self.noise(sums[self.noisy])
+        return sums
+
+
 def _grown(
     binned: Sequence[np.ndarray],
     gradients: Sequence[np.ndarray],
     parts: Sequence[Rows],
-    cuts: Cuts,
-    recipe: Boosting,
-    noise: Callable[[Sums], Sums],
+    rule: _Rule,
     observed: Sequence[int],
     output: int,
 ) -> tuple[Tree, dict[int, Sums]]:
     """Return one tree, and the sums that the observed clients sent for each of its nodes."""
+    cuts, recipe = rule.cuts, rule.recipe
     left, right, column, condition = [-1], [-1], [0], [0.0]
     depth = [0]
     members = [[np.arange(len(rows)) for rows in parts]]
@@ -213,17 +246,23 @@ def _grown(
     node = 0
     while node < len(left):
         split = None
+        if rule.noisy is not None:
+            totals[node] = np.sum(
+                [g[here].sum(axis=0) for g, here in zip(gradients, members[node], strict=True)], axis=0
+            )
         if depth[node] < recipe.depth:
             sent = [
-                noise(_sums(b[here], g[here], cuts.bins))
+                rule.defended(_sums(b[here], g[here], cuts.bins))
                 for b, g, here in zip(binned, gradients, members[node], strict=True)
             ]
             seen[node] = np.sum([sent[k] for k in observed], axis=0)
             together = np.sum(sent, axis=0)
-            # Every column adds up to the node's own sums, up to noise.
-            total = np.add.reduceat(together, cuts.start[:-1]).mean(axis=0)
+            total = None if rule.noisy is None else totals[node]
+            if total is None:
+                # Every column adds up to the node's own sums, up to noise.
+                total = np.add.reduceat(together, cuts.start[:-1]).mean(axis=0)
             totals[node] = total
-            split = _best_split(together, total, cuts, recipe)
+            split = _best_split(together, total, rule)
         if split is None:
             total = totals[node]
             assert total is not None
@@ -249,9 +288,10 @@ def _grown(
 
 
 def _best_split(
-    sums: Sums, total: Float[np.ndarray, " 2"], cuts: Cuts, recipe: Boosting
+    sums: Sums, total: Float[np.ndarray, " 2"], rule: _Rule
 ) -> tuple[int, Float[np.ndarray, " 2"], Float[np.ndarray, " 2"]] | None:
     """Return the last bin that goes left, and the sums of both sides; None where no split gains anything."""
+    cuts, recipe = rule.cuts, rule.recipe
     running = np.cumsum(sums, axis=0)
     before = np.concatenate([np.zeros((1, 2)), running])[cuts.start[:-1]]
     below = running - np.repeat(before, np.diff(cuts.start), axis=0)
@@ -266,6 +306,8 @@ def _best_split(
     # Beyond the last bin of a column nothing is left.
     gain[cuts.start[1:] - 1] = -np.inf
     gain[(least < recipe.min_child_weight) | (least <= 0)] = -np.inf
+    if rule.barred is not None:
+        gain[rule.barred] = -np.inf
     best = int(gain.argmax())
     return (best, below[best], above[best]) if gain[best] > _LEAST_GAIN else None
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from torch import Tensor
 
 from seepage.assessment.row import ResultRow
+from seepage.captures.alignment import Alignment, Rate
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
 from seepage.captures.sources import ReadTrees
@@ -21,7 +22,7 @@ from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.terminal import make_table
-from seepage.text import clean, flattened, how_many, percent, shown_value
+from seepage.text import clean, flattened, how_many, percent, shown_value, span
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
@@ -34,6 +35,7 @@ _SHOWN = {
     "ties": "records with several answers that fit alike",
 }
 _SOME = 4
+_RATES = 20  # values and means that a table on alignment shows at most
 
 
 def show_sections(console: Console, parts: Sequence[Section]) -> None:
@@ -264,8 +266,65 @@ def _of_transcript(findings: TranscriptFindings) -> list[Section]:
     if findings.scored is not None:
         notes.append(f"figures are of the {findings.scored:,} records with a known truth")
     parts = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
+    if findings.alignment is not None:
+        parts.append(_of_alignment(findings.alignment))
     reasons = [f"{clean(name)}: {clean(reason, 400)}." for name, reason in findings.not_tried.items()]
     return [*parts, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
+
+
+def _of_alignment(aligned: Alignment) -> Section:
+    """Return what the attacker learnt of its own records before any training."""
+    words = [
+        f"The attacker learns that {aligned.shared:,} of its {aligned.records:,} records are with the attacked party, "
+        "too; the attacked party learns the same of its own."
+    ]
+    if aligned.predicted is None:
+        words.append(
+            "What this tells is measured where own.csv has records that the other party lacks, ten of them at least."
+        )
+        return Section("alignment", "What alignment gives away", words)
+    words.append(
+        f"Its own columns predict {percent(aligned.predicted.mean)} of these memberships "
+        f"({span(aligned.predicted.low, aligned.predicted.high)}), the more frequent one {percent(aligned.usual)}; "
+        "alignment tells all."
+    )
+    strongest = sorted(aligned.rates, key=_clearest, reverse=True)[:_RATES]
+    shares = [_rate(rate) for rate in strongest if rate.value is not None]
+    means = [_rate(rate) for rate in strongest if rate.value is None]
+    head = grids.text("Column", "column", 32)
+    tables = []
+    if shares:
+        columns = [
+            *(head, grids.text("Value", "value", 32), grids.share("With the other party", "shared")),
+            *(grids.share("Only here", "others"), grids.gain("Difference (points)", "mean")),
+            grids.interval("95% interval"),
+        ]
+        tables.append(grids.grid("What membership tells of a value", columns, shares))
+    if means:
+        columns = [
+            *(head, grids.number("With the other party", "shared", 4), grids.number("Only here", "others", 4)),
+            *(grids.number("Difference", "mean"), grids.interval("95% interval", scale=1.0)),
+        ]
+        tables.append(grids.grid("What membership tells of a number: means", columns, means))
+    note = f"The {len(strongest)} of {len(aligned.rates)} values and means that differ most clearly."
+    return Section("alignment", "What alignment gives away", words, [note], grids=tables)
+
+
+def _clearest(rate: Rate) -> float:
+    """Return how far a difference is from zero, in halves of its interval."""
+    low, high, mean = rate.difference.low, rate.difference.high, rate.difference.mean
+    if low is None or high is None or mean is None:
+        return 0.0
+    return abs(mean) / max((high - low) / 2, 1e-12)
+
+
+def _rate(rate: Rate) -> Record:
+    difference = rate.difference
+    return {
+        **{"column": clean(rate.column, 32), "value": None if rate.value is None else clean(rate.value, 32)},
+        **{"shared": rate.shared.mean, "others": rate.others.mean, "mean": difference.mean},
+        **{"low": difference.low, "high": difference.high},
+    }
 
 
 def _own_answers(attack: TriedAttack) -> str:

@@ -14,6 +14,7 @@ from seepage.report.console import show_report
 from seepage.report.frames import setting_of
 from seepage.report.html import FILE, render
 from seepage.report.notebook import Picture, compact, drawn
+from seepage.report.questions import questions
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.summary import headline, summary
@@ -100,7 +101,7 @@ class Report(AuditResult):
         place = Path(folder)
         write_whole(place / FILE, render([self], self.origin), self.audit.own)
         lifts = lifts_of(self.audit, self.runs)
-        write_results(place, self.rows, self.audit.own, verdicts_of([self]), lifts)
+        write_results(place, self.rows, self.audit.own, verdicts_of([self]), lifts, questions(self))
         return place / FILE
 
     def _repr_html_(self) -> str:

@@ -36,6 +36,7 @@ from seepage.report.leakage import (
     leakage_section,
     pictures_section,
 )
+from seepage.report.questions import questions_section
 from seepage.report.result import AuditResult, Cell
 from seepage.report.summary import headline, summary
 from seepage.results.checks.every import CHECKS
@@ -70,6 +71,7 @@ def sections(result: AuditResult) -> list[Section]:
         leakage_section(result),
         labels_section(result),
         columns_section(result),
+        questions_section(result),
         reliability_section(result),
         exposed_section(result),
         examples_section(result),

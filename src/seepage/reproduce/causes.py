@@ -15,7 +15,7 @@ from seepage.results.agreement import Direction, Judgement
 # A difference beyond this has a cause in any case, also where it is not shown.
 FAR = 0.2
 # Reasons why a cell cannot be judged.
-SOMETHING_ELSE, NO_RATE = "of other data or another measure", "no rate, so without a margin in points"
+SOMETHING_ELSE, NO_SPAN = "of other data or another measure", "one number over all batches, without a deviation"
 WIDE_PRINT, NONE_OF_OURS = "the print's own deviation is wider than the margin", "not defined for ours"
 
 

@@ -13,7 +13,7 @@ import torch
 from seepage.assessment import Estimate, paired
 from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
-from seepage.reproduce.causes import NO_RATE, NONE_OF_OURS, SOMETHING_ELSE, WIDE_PRINT, cause_of
+from seepage.reproduce.causes import NO_SPAN, NONE_OF_OURS, SOMETHING_ELSE, WIDE_PRINT, cause_of
 from seepage.reproduce.table import Place, PublishedTable, Reading, TableAudit, Unit
 from seepage.results.agreement import Agreement, Basis, Direction, Judgement, judge, welch
 from seepage.results.tuning import swept, tuned
@@ -140,13 +140,19 @@ def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, our
     difference = welch(ours, published, number) if published is not None and table.judges(place) else None
     judgement, cause, reason = Judgement(), None, None
     if published is not None:
-        rate = difference is not None and reading.unit == "percent"
-        judgement = judge(ours, published, number) if rate else Judgement("not judgeable")
-        cause = cause_of(table, place, difference.mean, judgement) if rate and difference is not None else None
+        span = 1.0 if reading.unit == "percent" else reading.span
+        if difference is not None and span is not None:
+            judgement = judge(ours, published, number, span)
+            rate = reading.unit == "percent"
+            cause = cause_of(table, place, difference.mean if rate else 0.0, judgement)
+            # More or less of a number that is no rate is not more or less leakage.
+            judgement = judgement if rate else replace(judgement, direction=None)
+        else:
+            judgement = Judgement("not judgeable")
         if not table.judges(place):
             reason = SOMETHING_ELSE
         elif judgement.agreement == "not judgeable":
-            reason = NONE_OF_OURS if difference is None else WIDE_PRINT if rate else NO_RATE
+            reason = NONE_OF_OURS if difference is None else NO_SPAN if span is None else WIDE_PRINT
     spread = published is not None and published.std is not None
     return Compared(
         run=run,

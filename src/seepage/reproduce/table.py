@@ -32,11 +32,18 @@ class _Data(BaseModel):
 
 
 class Reading(_Data):
-    """What a table prints of one metric of results; ``published`` units are behind a figure, the table's if None."""
+    """What a table prints of one metric of results.
+
+    Attributes:
+        published: number of units behind a figure; the table's if None.
+        span: width of the range that a plain number's margins are shares of; None leaves it without a margin, and so
+            without an outcome. Rates have 1.
+    """
 
     place: Place = Field(default_factory=dict)
     unit: Unit = "percent"
     published: int | None = Field(default=None, ge=2)
+    span: float | None = Field(default=None, gt=0)
 
 
 class PlannedAudit(_Data):

@@ -81,8 +81,10 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
     return Difference(mean, mean - half, mean + half)
 
 
-def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one; None where ours has no deviation.
+def margin_of(ours: Estimate, published: PublishedFigure, published_n: int, span: float = 1.0) -> float | None:
+    """Return the margin within which a figure counts as the printed one; None where ours has no deviation.
+
+    It is a share of ``span``, the width of the range of what is measured, which is 1 for rates.
 
     It never depends on the difference: the finer margin is taken where two like means would be found to agree within
     it with a power of 0.8, the coarse one beside a print without a deviation.
@@ -90,17 +92,17 @@ def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> f
     std = _deviation(ours)
     if std is None:
         return None
-    return float(_margins(std, np.array([ours.n]), published, published_n)[0])
+    return float(_margins(std, np.array([ours.n]), published, published_n, span)[0])
 
 
-def judge(ours: Estimate, published: PublishedFigure, published_n: int) -> Judgement:
-    """Return the outcome of our mean beside the printed one.
+def judge(ours: Estimate, published: PublishedFigure, published_n: int, span: float = 1.0) -> Judgement:
+    """Return the outcome of our mean beside the printed one, with margins in shares of ``span``.
 
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: within where
     ``|d| + q se < D``, beyond where ``|d| - q se > D``, open otherwise. A print without a deviation has an error of 0.
     Nothing can be judged where the print's own error is so wide that like means would not be found within D.
     """
-    std, margin = _deviation(ours), margin_of(ours, published, published_n)
+    std, margin = _deviation(ours), margin_of(ours, published, published_n, span)
     if ours.mean is None or std is None or margin is None:
         return Judgement("open", needed=LEAST)
     away, units = abs(ours.mean - published.mean), np.arange(ours.n, max(ours.n, MOST) + 1)
@@ -115,17 +117,19 @@ def judge(ours: Estimate, published: PublishedFigure, published_n: int) -> Judge
     if _reach(0.0, units[:1], published, published_n, 1 - LEVEL)[0] >= margin:
         return Judgement("not judgeable", margin)
     # The finer margin may be the one of more units.
-    decided = abs(away - _margins(std, units, published, published_n)) > reach
+    decided = abs(away - _margins(std, units, published, published_n, span)) > reach
     return Judgement("open", margin, needed=int(units[decided.argmax()]) if decided.any() else None)
 
 
-def _margins(std: float, units: NDArray[np.int_], published: PublishedFigure, published_n: int) -> NDArray[np.float64]:
+def _margins(
+    std: float, units: NDArray[np.int_], published: PublishedFigure, published_n: int, span: float
+) -> NDArray[np.float64]:
     """Return the margin at each number of our units."""
     if published.std is None:
-        return np.full(len(units), MARGIN)
+        return np.full(len(units), span * MARGIN)
     variance = std**2 / units + published.std**2 / (published_n - 1)
     needed = float(stats.norm.ppf(1 - LEVEL) + stats.norm.ppf((1 + POWER) / 2))
-    return np.where(variance <= (FINE_MARGIN / needed) ** 2, FINE_MARGIN, MARGIN)
+    return span * np.where(variance <= (span * FINE_MARGIN / needed) ** 2, FINE_MARGIN, MARGIN)
 
 
 def _reach(

@@ -177,9 +177,17 @@ def write_results(
     private: bool = False,
     verdicts: Sequence[Mapping[str, object]] = (),
     lifts: Sequence[Mapping[str, object]] = (),
+    answers: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Write ``results.json`` and ``results.csv``, each whole or not at all, and for their owner alone if private."""
-    write_whole(folder / RESULTS, as_json(rows, verdicts, lifts) + "\n", private)
+    """Write ``results.json`` and ``results.csv``, each whole or not at all, and for their owner alone if private.
+
+    ``answers`` are those to the three questions, see ``report.questions``.
+    """
+    write_whole(
+        folder / RESULTS,
+        as_json(rows, verdicts, lifts, {"three_questions": [*answers]} if answers else None) + "\n",
+        private,
+    )
     write_whole(folder / "results.csv", as_csv(rows), private)
 
 

@@ -123,7 +123,11 @@ _OURS = {
     ),
     "trees": (
         "federated trees: what histograms and tree files tell of the records that they were grown on",
-        "TreesAudit.prepared",
+        "prepared",
+    ),
+    "statistics": (
+        "federated statistics: what sums of regressions, survival models and tables tell of records",
+        "StatisticsAudit.prepared",
     ),
 }
 for _name, (_summary, _prepare) in _OURS.items():

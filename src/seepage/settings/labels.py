@@ -20,6 +20,7 @@ from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.tabular.schema import Column, Discrete
 from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
+from seepage.wire.secureboost import NodesView
 
 T = TypeVar("T")
 
@@ -38,8 +39,8 @@ def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -
 
 
 def guesses_labels(entry: Entry[T]) -> bool:
-    """Return whether an attack or a baseline guesses labels alone, from the returned gradients."""
-    return any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)
+    """Return whether an attack or a baseline guesses labels alone, from what a party without labels sees."""
+    return any(issubclass(view, ReturnedView | BatchView | NodesView) for view in entry.sees)
 
 
 def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int[Tensor, "training record"]:

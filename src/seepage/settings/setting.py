@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seepage import registry
+from seepage.assessment.row import CONTROL, POSSIBLE, QUESTIONS
 from seepage.digests import Json
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.part import make_part
@@ -136,6 +137,9 @@ class Scale:
 
 
 RATE = Scale(True, 0.0, 1.0)
+# Rates that say nothing about leakage in all settings: those of controls, and of guesses that would be right.
+_COMPARED = tuple(f"{question}{ending}" for question in QUESTIONS for ending in (CONTROL, POSSIBLE))
+_SHARED_SCALES = dict.fromkeys(_COMPARED, Scale(None, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ class About:
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric; that of a rate by default."""
-        return self.scales.get(metric, RATE)
+        return self.scales.get(metric, _SHARED_SCALES.get(metric, RATE))
 
 
 class Exposure(ABC):

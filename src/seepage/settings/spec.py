@@ -287,6 +287,18 @@ MostRows = Annotated[
 ]
 
 
+QuasiIdentifiers = Annotated[
+    Names,
+    Option(
+        "Column that a public table may hold, by which guessed records are linked to its rows (see the three questions "
+        "of the report).",
+        TABLE,
+        "COLUMN",
+        default="all columns that are not sensitive",
+    ),
+]
+
+
 class Spec(Plain):
     """An audit in plain values; a setting adds its own fields.
 

@@ -135,6 +135,10 @@ class HorizontalOptions(SharedOptions, total=False):
     """
     metrics: PartLike | Sequence[PartLike]
     """Figure that is measured."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     victims: int
     """Number of batches attacked in each configuration."""
 
@@ -195,6 +199,10 @@ class SplitOptions(SharedOptions, total=False):
     """Number of training records whose labels attacks on labels alone know."""
     most_rows: int | None
     """Rows of the table that are used, drawn at random."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -254,6 +262,10 @@ class VerticalOptions(SharedOptions, total=False):
     """Number of training records whose labels a passive party knows, which guesses others; they do not count."""
     most_rows: int | None
     """Rows of the table that are used, drawn at random."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -334,12 +346,14 @@ class TreesOptions(SharedOptions, total=False):
 
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    protocol: Literal["histogram", "bagging", "cyclic"]
+    protocol: Literal["histogram", "bagging", "cyclic", "secureboost"]
     """Message of a client: sums of derivatives while all grow trees together (histogram), trees that are added to the
-    global model in every round (bagging), or the whole model, which one client after another extends (cyclic).
+    global model in every round (bagging), or the whole model, which one client after another extends (cyclic). With
+    secureboost two parties hold columns of the same rows: sums over a passive party's bins, and the rows of every
+    node.
     """
     rows: int | Sequence[int]
-    """Number of records of a client; each number is audited."""
+    """Number of records of a client, or of the parties that share out columns; each number is audited."""
     clients: int
     """Number of clients, the attacked one included."""
     summed: int
@@ -360,5 +374,67 @@ class TreesOptions(SharedOptions, total=False):
     """Largest number of bins of a column."""
     base_score: float | None
     """Prediction before the first tree."""
+    passive: str | Sequence[str]
+    """Column of the passive party with secureboost; the active party has the others."""
+    share: float
+    """Share of the columns that the passive party holds with secureboost, if none is named."""
+    leaked: int
+    """Number of records that the active party of secureboost knows whole; baselines learn from them, and they do not
+    count.
+    """
+    known_labels: int
+    """Number of records whose labels the passive party of secureboost knows; they do not count."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of attacked clients, each in a federation of its own; intervals are over them."""
+
+
+class StatisticsOptions(SharedOptions, total=False):
+    """Options of federated statistics: what sums of regressions, survival models and tables tell of records."""
+
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    protocol: Literal["glm", "cox", "table"]
+    """Statistics that sites compute together: a generalised linear model by Newton steps (glm), or a survival model
+    from risk-set sums at each event time (cox), or cross tables of every two columns, published again after some
+    records joined (table).
+    """
+    project: Literal["datashield", "vantage6"]
+    """Project whose messages and guards are audited: datashield (information, score and deviance, from coefficients of
+    zero) or vantage6 (X^T W X, X^T W z, dispersion and deviance, from the outcomes).
+    """
+    family: Literal["binomial", "gaussian", "poisson"] | None
+    """Family of the model, with its canonical link."""
+    time: str | None
+    """Column of times, for cox; the target says whether an event ended them."""
+    changed: int
+    """Number of records that the second run of tables has beside the first; these are attacked."""
+    columns: str | Sequence[str]
+    """Column of the model's design."""
+    bins: int
+    """Number of levels that a number is cut into, by public quantiles."""
+    rows: int | Sequence[int]
+    """Number of records of a site; each number is audited."""
+    sites: int
+    """Number of sites, the attacked one included."""
+    summed: int
+    """Number of sites whose sums are added up before anyone sees them, as secure aggregation does; the records of all
+    of them are then attacked.
+    """
+    iterations: int
+    """Largest number of iterations; fewer where the deviance settles."""
+    start: Literal["zero", "outcome"] | None
+    """First step: coefficients of zero, or halfway from each outcome to a mean."""
+    parameter_ratio: float | None
+    """Guard: largest number of coefficients for each record of a site."""
+    minimum_level: int | None
+    """Guard: least number of records of a level at every site; rarer ones are taken together with the most frequent
+    level.
+    """
+    minimum_rows: int | None
+    """Guard: least number of records of a site."""
+    repetitions: int
+    """Number of attacked sites, each in a federation of its own; intervals are over them."""

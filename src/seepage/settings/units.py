@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seepage import datasets, registry
 from seepage.assessment.measurement import joined_figures
+from seepage.assessment.three_questions import check_quasi_identifiers
 from seepage.datasets import Dataset, own_table
 from seepage.datasets.dataset import some_rows
 from seepage.digests import Json, digest_of, plain
@@ -158,6 +159,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         dataset, inferred = (given.dataset, None) if spec.data is None else tables.rows(spec)
         audit = cls(spec, dataset, own=dataset is not None)
         audit.inferred = inferred
+        if audit.schema is not None:
+            # Settings without guesses of rows have no such field.
+            check_quasi_identifiers(audit.schema, getattr(spec, "quasi_identifiers", ()))
         return audit
 
     @property
@@ -181,6 +185,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
             "rows": self.rows,
             **self.determining,
             "code": own_code(),
+            "sensitive": list(self.about.sensitive),
             "defense": plain(self.defenses[configuration.defense]),
             "defense_source": source_of(registry.defenses.of(self.setting), self._parts[configuration.defense]),
             "part": part.part.name,

@@ -137,6 +137,19 @@ class Dense:
             *(len(seeds), each, self.learning_rate),
         )
 
+    def rounds(
+        self,
+        inputs: Float[Tensor, "row encoded"],
+        labels: Int[Tensor, " _row"],
+        chosen: Int[Tensor, "model trained"],
+        seeds: Sequence[int],
+        count: int,
+    ) -> list[Stacked]:
+        """Return the models of ``train`` after ``count`` of the epochs at most, evenly spaced up to the last."""
+        some = min(count, self.epochs)
+        last = [round(self.epochs * (k + 1) / some) for k in range(some)]
+        return [replace(self, epochs=epochs).train(inputs, labels, chosen, seeds) for epochs in last]
+
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:
         models, generators = self.initial(inputs.shape[1], seeds)
         models = models.holding(part.to(inputs.device) for part in models.parameters)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_choice
@@ -94,6 +94,17 @@ class Table:
     def column(self, position: int) -> Float[Tensor, " record"]:
         """Return the cells of one column."""
         return self._columns[position].clone().double()
+
+    def near(
+        self, position: int, value: float, tolerance: float, rows: Int[Tensor, " some"] | None = None
+    ) -> Bool[Tensor, " some"]:
+        """Return which cells of one column, of some rows or of all, are within a distance of a value; none of a NaN.
+
+        At a distance of 0 large numbers that differ in the last digits of float32 may be taken for equal.
+        """
+        cells = self._columns[position] if rows is None else self._columns[position][rows]
+        # Codes are compared in their own small type, several times as fast.
+        return cells == value if tolerance == 0 else (cells.double() - value).abs_() <= tolerance
 
     def at(self, index: Int[Tensor, "*some"]) -> tuple[Float[Tensor, "*some column"], Float[Tensor, "*some"]]:
         """Return cells and labels of the rows at some positions, of any shape."""

@@ -63,6 +63,14 @@ class FeatureTranscript(Generic[A]):
 
 
 @dataclass(frozen=True)
+class ColumnsSecret:
+    """A passive party's true cells, and the labels of the same records, where views are of more records than these."""
+
+    cells: Float[Tensor, "training record column"]
+    labels: Float[Tensor, "training record"]
+
+
+@dataclass(frozen=True)
 class PooledTranscript:
     """The views that a party or client may have of joint models, and the attribute's share in each victim's rows."""
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from seepage import kernel
 from seepage.errors import BadInputError
 from seepage.kernel import Certified
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -165,12 +166,14 @@ class CutKnowledge:
 
     Attributes:
         auxiliary: complete rows that the server holds; None where it has none.
+        form: form of the messages; None where it is not declared, and fitted on the messages.
     """
 
     schema: Schema
     statistics: Statistics
     defense: KnownCut = field(default_factory=KnownCut)
     auxiliary: Auxiliary | None = None
+    form: MessageForm | None = PLAIN
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
@@ -179,6 +182,7 @@ class CutKnowledge:
             "statistics": "marginals of every column and of the label",
             "defense": self.defense.describe(),
             "auxiliary": 0 if self.auxiliary is None else len(self.auxiliary),
+            "form": "fitted on the messages" if self.form is None else self.form.to_plain(),
         }
 
 

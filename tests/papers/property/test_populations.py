@@ -151,6 +151,13 @@ def test_a_citation_graph_is_read_and_the_secret_word_is_not_shown(tmp_path: Pat
     assert set(cora(tmp_path, classes=2).labels.tolist()) == {0, 1}
     with pytest.raises(BadInputError, match="2 to 7"):
         cora(tmp_path, classes=8)
+    with_word = made.marks["word 3"]
+    follows = cora(tmp_path, classes=2, follows="word 3", strength=1).labels.bool()
+    assert (follows == with_word).all()
+    loosely = cora(tmp_path, classes=2, follows="word 3", strength=0.5).labels.bool()
+    assert 0 < int((loosely != with_word).sum()) < len(with_word)
+    with pytest.raises(BadInputError, match="strength"):
+        cora(tmp_path, follows="word 3", strength=2)
     (tmp_path / "cora.npz").write_bytes(b"no archive")
     with pytest.raises(BadInputError, match="cannot be read as a graph"):
         cora(tmp_path)

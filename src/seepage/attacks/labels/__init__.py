@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from seepage.attacks.labels.batch import LabelBatch
     from seepage.attacks.labels.completion import ActiveLabelCompletion, LabelCompletion, LabelDirect
     from seepage.attacks.labels.heads import LabelHeads
+    from seepage.attacks.labels.nodes import NodeClusters, NodeHeads
     from seepage.attacks.labels.scores import LabelDirection, LabelNorm
 
 lazy_package(__name__)
@@ -22,4 +23,6 @@ __all__ = [
     "LabelDirection",
     "LabelHeads",
     "LabelNorm",
+    "NodeClusters",
+    "NodeHeads",
 ]

@@ -11,7 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seepage.attacks.split.parts.descent import descend
+from seepage.attacks.split.parts.masked import masked_log_likelihood
 from seepage.attacks.split.parts.meet import meet
+from seepage.attacks.split.parts.message_fit import in_form
 from seepage.attacks.split.parts.messages import check_bare, message_of
 from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, nearest, rounding
 from seepage.attacks.split.parts.number_target import number_target_guess
@@ -100,10 +102,11 @@ class Exact:
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess; ``seeds`` are those of the descent's starts."""
-        gradient = view.own_gradient if self.undo_mean else view.gradient
         check_gradient(view)
-        gradient = gradient * self.scale
         space = Space.of(view.model, knowledge, self.bins)
+        received, [view] = view, in_form([view], knowledge, space)
+        received = replace(received, model=view.model)
+        gradient = (view.own_gradient if self.undo_mean else view.gradient) * self.scale
         if isinstance(knowledge.schema.target, Continuous):
             if self.search != "exhaustive" or self.votes > 1 or self.scale != 1 or not self.undo_mean:
                 raise BadInputError(
@@ -117,7 +120,9 @@ class Exact:
             if self.search == "exhaustive":
                 check_enumerable(space, self.most)
             guess = replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
-            return replace(guess, proof=proof_of(view, knowledge, guess.cells))
+            return replace(guess, proof=proof_of(received, knowledge, guess.cells))
+        if view.model.form.training:
+            return _masked_guess(view, space, seeds[0])
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
         messages = Messages(view.model, respond, view.cut, gradient, space, sent)
@@ -145,7 +150,7 @@ class Exact:
         if space.binned and self.votes == 1:
             cells, distance = refined(messages, cells, labels)
             distances[:, 0] = distance.double().cpu()
-        same = rounding(gradient).double().cpu()[:, None]
+        same = rounding(gradient, view.model.form).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
         cells = view.model.unscaled(cells, view.model.private)
         return CutGuess(
@@ -155,7 +160,7 @@ class Exact:
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
             likely=self._likely(messages, configurations, codes[:, 0], seeds),
-            proof=proof_of(view, knowledge, cells),
+            proof=proof_of(received, knowledge, cells),
         )
 
     def _likely(
@@ -164,14 +169,24 @@ class Exact:
         if self.votes > 1 or self.scale != 1 or messages.space.binned:
             return None
         if self.search == "exhaustive":
-            return fits_alone(configurations.distances, messages.gradient)
+            return fits_alone(configurations.distances, messages.gradient, messages.model.form)
         generator = torch.Generator().manual_seed(seeds[0])
         return likely_fit(messages, configurations.distances, codes, generator)
 
 
+def _masked_guess(view: CutView, space: Space, seed: int) -> CutGuess:
+    """Return the combinations that are likeliest on average over a client's dropout masks; nothing is certified."""
+    scores, distances = masked_log_likelihood(view, space, torch.Generator().manual_seed(seed))
+    best = scores.flatten(1).argmax(1)
+    places, labels = best // space.labels, best % space.labels
+    cells = view.model.unscaled(space.cells(places), view.model.private)
+    return CutGuess(cells, labels.double(), residual=distances)
+
+
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
     """Return whether the set of all numbers that replay a message can be computed."""
-    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare
+    known = view.model.form.scale_of != "record" and not view.model.form.training
+    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare and known
 
 
 def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:

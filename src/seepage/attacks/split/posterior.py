@@ -11,9 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.split.exact import replayable
+from seepage.attacks.split.parts.masked import masked_log_likelihood
+from seepage.attacks.split.parts.message_fit import in_form
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
-from seepage.attacks.split.parts.nearest import candidate_gradients
+from seepage.attacks.split.parts.nearest import candidate_gradients, factors, spread
 from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.numbers import NumberPrior, prior_samples
 from seepage.attacks.split.parts.prior import CellPrior, LabelPrior, decided, honest
@@ -30,8 +32,6 @@ Decision = Literal["columns", "joint"]
 Weights = Literal["current", "about"]
 Fitted = Mismatch | AlongGradient | AlongDifference
 
-# Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
-_ROUNDING = 1e-5
 _SAMPLES = 1024  # samples of a record where a space is too large to go through
 _AT_ONCE = 2**21  # numbers in memory at once
 
@@ -108,6 +108,9 @@ class Posterior:
                 f"views of the same records are needed, got {how_many(len(views), 'view')} of "
                 f"{', '.join(str(view.records) for view in views) or 'no'} records; give those of one set of records."
             )
+        if self.observed:
+            views = in_form(views, knowledge, Space.of(views[0].model, knowledge, self.bins))
+            knowledge = replace(knowledge, form=views[0].model.form)
         first = views[0]
         if self.by_round(first, knowledge):
             if self.weights == "current" and knowledge.defense.bare and isinstance(view, CutView):
@@ -138,6 +141,9 @@ class Posterior:
             )
         self._check_gradients(rounds.views)
         space = Space.of(first.model, knowledge, self.bins)
+        if self.observed:
+            rounds = replace(rounds, views=tuple(in_form(rounds.views, knowledge, space)))
+            first = rounds.views[0]
         generator = torch.Generator().manual_seed(seeds[0])
         if not self.observed and space.configurations > self.most:
             return self._sampled(rounds, knowledge, space, generator, seeds[0])
@@ -162,6 +168,12 @@ class Posterior:
         candidates = max(1, min(space.size, _AT_ONCE // width))
         together = max(1, _AT_ONCE // (width * candidates))
         block = max(together, _AT_ONCE // (candidates * space.labels))
+        masked = [
+            masked_log_likelihood(view, space, torch.Generator().manual_seed(seed))[0]
+            if self.observed and view.model.form.training
+            else None
+            for view in rounds.views
+        ]
         responders = [responder(view.model, self.closed_form) for view in rounds.views]
         fitted = [
             self._fitted(view, respond, space, prior.rows(rows), classes.rows(rows), defense) if self.observed else None
@@ -190,7 +202,10 @@ class Posterior:
                             chances = classes.rows(rounds.rows[k][at][newest]).trained(outputs, codes)
                             predicted[row[newest]] = chances
                             total[row[newest]] += chances.log()
-                        if self.observed:
+                        averaged = masked[k]
+                        if averaged is not None:
+                            total[row] += averaged[at][:, chunk]
+                        elif self.observed:
                             answer = respond.responses(records.across(), table)
                             total[row] += _weighed(fitted[k], answer, view, at, defense)
                 gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
@@ -249,7 +264,10 @@ def _weighed(
         return noise.log_likelihood(*answer, view.of(at))
     candidates, received = candidate_gradients(view.model, *answer), view.own_gradient[at]
     if noise is None:
-        return _log_likelihood(candidates, received, defense, view.clip)
+        form = view.model.form
+        if form.scale_of == "record":
+            candidates = candidates * factors(candidates, received[:, None, None])[..., None]
+        return _log_likelihood(candidates, received, defense, view.clip, spread(view)[at])
     return noise.log_likelihood(candidates, received, at)
 
 
@@ -314,6 +332,7 @@ def _log_likelihood(
     received: Float[Tensor, "record cut"],
     defense: KnownCut,
     clip: float | None,
+    rounded: Float[Tensor, " record"],
 ) -> Float[Tensor, "record place label"]:
     """Return the log-density of the received gradients under each combination, up to a constant a record."""
     sent = message_of(defense, clip)
@@ -322,10 +341,10 @@ def _log_likelihood(
     squared = (means - received[:, None, None]).square().sum(-1).double()
     if defense.own_norm:
         # The bound is half of the record's norm, and noise is in units of it.
-        spread = defense.noise_multiplier * torch.linalg.vector_norm(means, dim=-1)
+        deviation = defense.noise_multiplier * torch.linalg.vector_norm(means, dim=-1)
     elif defense.clips:
-        spread = torch.full_like(size, defense.noise_multiplier * bound_of(defense, clip))
+        deviation = torch.full_like(size, defense.noise_multiplier * bound_of(defense, clip))
     else:
-        spread = torch.zeros_like(size)
-    variance = (spread.square() + (_ROUNDING * size).square()).double()
+        deviation = torch.zeros_like(size)
+    variance = deviation.square().double() + rounded.square().double()[:, None, None]
     return (-squared / (2 * variance) - candidates.shape[-1] / 2 * variance.log()).cpu()

@@ -15,9 +15,11 @@ from scipy import sparse
 from seepage import registry
 from seepage.datasets.about import DatasetCard, File, path_of
 from seepage.datasets.files import obtain
-from seepage.datasets.population import Nodes
+from seepage.datasets.marked import pulled
+from seepage.datasets.population import Nodes, attribute_mask
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph
+from seepage.tabular.schema import Discrete
 
 CORA_FILE = "cora.npz"
 CORA = DatasetCard(
@@ -48,14 +50,25 @@ _SCORES = (2, 6, 11)
 
 
 @registry.populations.register(CORA.name)
-def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
+def cora(
+    folder: str | Path | None = None, classes: int = 7, follows: str = "", strength: float | int = 0.8, seed: int = 0
+) -> Nodes:
     """Papers that cite each other: the field of each; the secret is the share of papers with a certain word.
 
     It replaces Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
-    numbers (``word 1177``); models do not see the word itself unless it is kept. The seven fields are grouped evenly
-    into ``classes``; for the folder and errors see :func:`seepage.datasets.files.obtain`.
+    numbers (``word 1177``); models do not see the word itself unless it is kept.
+
+    Args:
+        folder: see :func:`seepage.datasets.files.obtain`, whose errors this raises, too.
+        classes: number of classes that the seven fields are grouped into, evenly.
+        follows: attribute that classes are made to follow; empty leaves them as they are. A paper with the attribute
+            then has a class of the upper half, one without it of the lower half, drawn with chance ``strength``.
+        strength: see ``follows``.
+        seed: seed of these draws.
     """
     check_count("classes", classes)
+    if not 0 <= strength <= 1:
+        raise BadInputError(f"strength is a chance in [0, 1], got strength={strength!r}.")
     names = [
         *("adj_indices", "adj_indptr", "adj_shape", "labels"),
         *("attr_data", "attr_indices", "attr_indptr", "attr_shape"),
@@ -78,15 +91,23 @@ def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
     if not 2 <= classes <= there:
         raise BadInputError(f"the {there} fields of cora make 2 to {there} classes; got classes={classes!r}.")
     words = features.tocsc()
+    marks = {f"word {i}": torch.from_numpy(words[:, [i]].toarray()[:, 0] > 0) for i in range(words.shape[1])}
+    labels, names = fields * classes // there, tuple(map(str, range(classes)))
+    notes = ["papers that cite each other stand in for Amazon's products"]
+    if follows:
+        attribute = 10 * attribute_mask(marks, follows, CORA.name).numpy()
+        column = Discrete(name="field", categories=names)
+        labels = pulled(labels, column, attribute, strength, np.random.default_rng(seed))
+        notes.append(f"fields were made to follow {follows} at a strength of {strength:g}")
     return Nodes(
         CORA.name,
         Graph.of((features > 0).astype(np.float32), pairs),
-        torch.from_numpy(fields * classes // there),
-        tuple(map(str, range(classes))),
-        {f"word {i}": torch.from_numpy(words[:, [i]].toarray()[:, 0] > 0) for i in range(words.shape[1])},
-        {f"word {i}": i for i in range(words.shape[1])},
+        torch.from_numpy(labels.astype(np.int64)),
+        names,
+        marks,
+        {name: i for i, name in enumerate(marks)},
         "field",
-        ("papers that cite each other stand in for Amazon's products",),
+        tuple(notes),
     )
 
 

@@ -16,6 +16,7 @@ from seepage import registry
 from seepage.assessment import Metric
 from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
+from seepage.assessment.three_questions import Population, Questions, check_quasi_identifiers
 from seepage.assessment.visible import visible
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
@@ -183,6 +184,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "threads": spec.threads,
             "records": spec.keep_records,
             "metrics": [plain(metric) for metric in self.metrics],
+            "questions": [list(spec.quasi_identifiers), list(self.about.sensitive)],
         }
         return {**identity, "swapped": True} if self.swapped else identity
 
@@ -386,7 +388,17 @@ class HorizontalExposure(Exposure):
             shown = visible(self.transcript.view, secret, subject.encoder)
         keep = (spec.keep_records or not subject.own) if is_attack else None
         known = (schema, statistics)
-        return records_outcome(*known, secret, guess, audit.metrics, seconds, visible=shown, keep_records=keep)
+        scoring: dict[str, Any] = {"visible": shown, "keep_records": keep, "questions": self._questions(is_attack)}
+        return records_outcome(*known, secret, guess, audit.metrics, seconds, **scoring)
+
+    def _questions(self, possible: bool) -> Questions:
+        """Return the three questions on guesses of these victims."""
+        spec, dataset = self.audit.spec, self.audit.subject.dataset
+        population = Population.of(dataset.train, dataset.schema, dataset.statistics, spec.quasi_identifiers)
+        seeds = [stream(spec.seed, unit, "questions") % 2**62 for unit in self.units]
+        # Restored labels come from the message; granted ones the attacker knows anyway.
+        known = None if spec.labels == "restored" else self.transcript.secret.labels[..., None].cpu()
+        return Questions(population, seeds, known, possible)
 
     def _membership(self) -> Outcome:
         """Score the test that distinguishes the records behind each message from others of the table."""
@@ -526,6 +538,7 @@ def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> Horizo
         subject = subject_of(spec, tables)
     else:
         subject = prepare(spec, given.dataset, given.model, given.folder)
+    check_quasi_identifiers(subject.dataset.schema, spec.quasi_identifiers)
     if "attacks" not in spec.model_fields_set:
         spec = spec.model_copy(update={"attacks": (*fast_attacks(subject), *spec.attacks)})
     if subject.model.head == "regression" and spec.labels == "restored":

@@ -13,7 +13,7 @@ from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, named, several
-from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
+from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, QuasiIdentifiers, Spec
 
 Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["sent", "hidden", "granted"]
@@ -85,7 +85,7 @@ Your own table, with a look at the columns that matter:
 
     seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
 
-What a document says (`seepage spec new` drafts one, of any of the five settings), with more victims:
+What a document says (`seepage spec new` drafts one, of any of the six settings), with more victims:
 
     seepage audit audit.yaml --victims 40 --out mine
 
@@ -234,6 +234,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
     ] = Field(default_factory=lambda: named(*registry.metrics.names()))
+    quasi_identifiers: QuasiIdentifiers = ()
     victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment import Measurement, auc
+from seepage.assessment.three_questions import Population, Questions
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable, not_exact
 from seepage.datasets import Dataset
@@ -184,7 +185,11 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels))
         keep_records = spec.keep_records or not self.own
         training = (spec, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
-        return AttackedTraining(*training, self.swapped, keep_records)
+        some_schema = data.schema.model_copy(update={"columns": tuple(data.schema.columns[i] for i in model.private)})
+        population = Population.of(data.all, some_schema, data.statistics, spec.quasi_identifiers)
+        known = attacked.cells[None, :, list(model.public)]
+        questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62], known)
+        return AttackedTraining(*training, questions, self.swapped, keep_records)
 
     @property
     def fewest(self) -> float:
@@ -378,6 +383,7 @@ class AttackedTraining(AttackedTopology):
     knowledge: CutKnowledge
     neighbours: CutKnowledge  # of the baselines of nearest neighbours: all training rows
     exchanges: Sequence[tuple[TrainedSplit, SplitModel]]  # stage of the training, known client part
+    questions: Questions
     swapped: bool = False
     keep_records: bool = False
 
@@ -455,7 +461,8 @@ class AttackedTraining(AttackedTopology):
         guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         table = (self.rows.schema, self.trained.model.private, self.knowledge.statistics)
-        return columns_outcome(*table, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
+        each = seconds / self.seen.view.records
+        return columns_outcome(*table, self.seen, guess, each, self.keep_records, self.questions)
 
 
 def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -> Float[Tensor, " record"]:

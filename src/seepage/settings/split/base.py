@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from seepage import datasets, registry
 from seepage.assessment import measure_columns
 from seepage.assessment.evidence import evidence_of_columns
+from seepage.assessment.three_questions import Questions, questions_of_records
 from seepage.datasets import Dataset
 from seepage.datasets.dataset import some_rows
 from seepage.digests import Json
@@ -52,9 +53,12 @@ def columns_outcome(
     guess: CutGuess,
     seconds: float,
     keep_records: bool,
+    questions: Questions | None = None,
 ) -> Outcome:
     """Return the figures of a guess of one training, with those of each record where a figure is their mean."""
     measured = measure_columns(schema, private, seen, guess)
+    if questions is not None:
+        measured += questions_of_records(questions, seen.cells[None], guess.cells[None])
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
     marginals, right = [statistics.marginals[i] for i in private], right_cells(some, guess.cells, seen.cells)
     evidence = evidence_of_columns(some, marginals, seen.cells, guess.cells, right, seen.labels, keep_records)

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from seepage.errors import BadInputError
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
-from seepage.settings.spec import Attacks, Baselines, MostRows, Names, Spec
+from seepage.settings.spec import Attacks, Baselines, MostRows, Names, QuasiIdentifiers, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
 Topology = Literal["columns", "vanilla", "u_shaped", "multi_hop"]
@@ -168,6 +168,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         Amount, Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS")
     ] = 100
     most_rows: MostRows = None
+    quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5

@@ -10,6 +10,7 @@ import torch
 
 from seepage import registry
 from seepage.assessment import Measurement
+from seepage.assessment.three_questions import Population, Questions
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
@@ -170,7 +171,9 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         places, hints = torch.arange(count)[None], train.labels[None, :count]
         labels = LabelKnowledge(data.schema.target, data.statistics.target, places, hints)
         keep_records = spec.keep_records or not self.own
-        return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)
+        population = Population.of(data.all, data.schema, data.statistics, spec.quasi_identifiers)
+        questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62])
+        return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records, questions)
 
     @property
     def fewest(self) -> float:
@@ -236,6 +239,7 @@ class AttackedWhole(AttackedTopology):
     knowledge: FeatureKnowledge
     labels: LabelKnowledge
     keep_records: bool  # whether evidence may hold cells
+    questions: Questions
 
     def training(self) -> Outcome:
         """Return the network's quality."""
@@ -266,4 +270,5 @@ class AttackedWhole(AttackedTopology):
         seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
         guess = make_part(registered, part.part)(self.seen.view, self.knowledge.only(needs), seeds)
         seconds = time.perf_counter() - begun
-        return features_outcome(self.knowledge, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
+        each = seconds / self.seen.view.records
+        return features_outcome(self.knowledge, self.seen, guess, each, self.keep_records, self.questions)

@@ -11,25 +11,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seepage import datasets, registry
-from seepage.assessment import auc, create
+from seepage import registry
+from seepage.assessment import create
 from seepage.assessment.measurement import Measurement
+from seepage.assessment.three_questions import Population, Questions
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
 from seepage.datasets.coins import numbered
-from seepage.defenses.trees import HistogramNoise, MaxBin, MinChildWeight, SharedCuts, StripFields
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.protocols import trees as boosting
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import Part, make_part, mechanisms_of, named
-from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, make_part, named
+from seepage.settings.setting import About, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.settings.trees.base import (
+    TESTED,
+    TreesDefense,
+    defense_of,
+    numbers_of,
+    refuse_baselines,
+    table_of,
+    utility,
+)
+from seepage.settings.trees.columns import ColumnsAudit, deployed
 from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import (
+    Tables,
     UnitsAudit,
     check_guess,
     facts_of,
@@ -39,8 +50,7 @@ from seepage.settings.units import (
     rows_identity,
     with_fields,
 )
-from seepage.tabular.schema import Discrete
-from seepage.wire.forest import Forest, Objective
+from seepage.wire.forest import Objective
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
@@ -50,8 +60,6 @@ _UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are n
 _TRAINING = Part(name="training")
 # Fields that results show.
 _SHOWN = ("trees", "depth", "learning_rate", "regularisation", "clients", "summed")
-# Number of rows that test the joint model.
-_TESTED = 2_000
 METRICS = ("accuracy", "certified", "exact_match", "rmse")
 TREES_SCALES = {
     "epsilon": Scale(None),
@@ -64,25 +72,6 @@ _SHARE, _FEWEST_REHEARSED = 0.25, 20
 _CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
-@dataclass(frozen=True)
-class TreesDefense:
-    """Mechanisms of a defense of federated trees, ready to use."""
-
-    hidden: tuple[str, ...] = ()  # fields that are removed from tree files
-    min_child_weight: float | None = None  # the spec's if None, as the next
-    max_bin: int | None = None
-    cuts: SharedCuts | None = None  # bins from public marginals; from the clients' rows if None
-    noise: HistogramNoise | None = None
-
-
-def defense_of(part: Part) -> TreesDefense:
-    """Return a defense ready to use."""
-    kinds = (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise)
-    strip, leaf, bins, *others = mechanisms_of("trees", part, *kinds)
-    least = None if leaf is None else float(leaf.weight)
-    return TreesDefense(() if strip is None else strip.hidden, least, None if bins is None else bins.bins, *others)
-
-
 class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     """An audit of federated trees; a unit is one attacked client, in a federation of its own."""
 
@@ -91,17 +80,9 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     data: Dataset
 
     def _set_up(self, spec: TreesSpec, dataset: Dataset | None) -> None:
-        boosting.check_installed()
-        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.dataset = self.data = data
-        if data.layout is not None:
-            raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are none; name a table.")
+        self.dataset = self.data = data = table_of(spec, dataset)
         self.objective: Objective
         self.objective, self.classes = boosting.objective_of(data.schema)
-        if spec.base_score is not None and self.objective == "binary:logistic" and not 0 < spec.base_score < 1:
-            raise BadInputError(
-                f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
-            )
         if "rows" not in spec.model_fields_set:
             fitting = min(max(spec.rows), len(data.all) // spec.clients)
             self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
@@ -112,6 +93,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 f"{len(data.all):,}; give fewer clients or rows."
             )
         refuse_inapplicable(spec.attacks, deployment(spec))
+        refuse_baselines(spec.baselines, deployment(spec))
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
             _check_defense(spec, label, defense)
@@ -143,7 +125,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
-        more = {"records": configuration.batch_size, "keep": self.spec.keep_records}
+        more: dict[str, Any] = {"records": configuration.batch_size, "keep": self.spec.keep_records}
         return {**super().identity(configuration, part), **more}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -251,7 +233,11 @@ class TreesExposure(Exposure):
         metrics = [create(name) for name in METRICS]
         keep = (audit.spec.keep_records or not audit.own) if is_attack else None
         known = (audit.data.schema, audit.data.statistics)
-        return records_outcome(*known, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures)
+        population = Population.of(audit.data.all, *known, audit.spec.quasi_identifiers)
+        each = [stream(audit.spec.seed, unit, "questions") % 2**62 for unit in self.units]
+        questions = Questions(population, each, possible=is_attack)
+        more: dict[str, Any] = {"keep_records": keep, "questions": questions, "further": tree_figures}
+        return records_outcome(*known, secret, guess, metrics, seconds, **more)
 
     def _view(self) -> HistogramsView | TreeFilesView:
         messages = [federation.message for federation in self.federations]
@@ -280,14 +266,14 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     table = data.all
     order = np.random.default_rng(seed).permutation(len(table))
     splits = [order[k * count : (k + 1) * count] for k in range(spec.clients)]
-    tested = order[spec.clients * count :][:_TESTED]
+    tested = order[spec.clients * count :][:TESTED]
 
     def rows_of(places: np.ndarray) -> np.ndarray:
         cells, _ = table.at(torch.from_numpy(places))
         rows = boosting.encoded(data.schema, data.statistics, cells)
         return rows if defense.cuts is None else defense.cuts.rounded(data.schema, data.statistics, rows)
 
-    labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in splits]
+    labels = [numbers_of(data, table.at(torch.from_numpy(places))[1]) for places in splits]
     parts = [rows_of(places) for places in splits]
     least = spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight
     most = spec.max_bin if defense.max_bin is None else defense.max_bin
@@ -316,7 +302,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
         rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
         message = boosting.histograms(forest, cuts, rows, own, spec.depth)
         secret = TreesSecret((), (), (), {})
-    figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))
+    figures = utility(forest, rows_of(tested), numbers_of(data, table.at(torch.from_numpy(tested))[1]))
     if defense.noise is not None:
         outputs = None if forest.labels is None else forest.outputs
         guarantee = defense.noise.guarantee(spec.trees, forest.columns, spec.depth, outputs, DELTA)
@@ -325,31 +311,6 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
     cells, true = table.at(attacked)
     return _Unit(message, cells, true, secret, figures)
-
-
-def _numbers(data: Dataset, labels: Tensor) -> np.ndarray:
-    """Return labels as trees learn them: classes from 0 up in sorted order, or values."""
-    target = data.schema.target
-    if not isinstance(target, Discrete):
-        return labels.numpy()
-    place = np.empty(target.width)
-    place[target.sorted_codes] = np.arange(target.width)
-    numbered_labels: np.ndarray = place[labels.long().numpy()]
-    return numbered_labels
-
-
-def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> list[Measurement]:
-    """Return figures of the joint model on rows that no client holds; nothing where there are none."""
-    if not len(rows):
-        return []
-    margins = forest.margins(rows)
-    if forest.labels is None:
-        return [Measurement.of_unit("task_rmse", None, float(np.sqrt(np.square(margins[:, 0] - labels).mean())))]
-    if forest.outputs > 1:
-        return [Measurement.of_unit("task_accuracy", None, float((margins.argmax(1) == labels).mean()))]
-    accuracy = Measurement.of_unit("task_accuracy", None, float(((margins[:, 0] > 0) == labels).mean()))
-    area = auc(torch.from_numpy(margins[:, 0]), torch.from_numpy(labels) == 1)
-    return [accuracy] if area is None else [accuracy, Measurement.of_unit("auc", None, area)]
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
@@ -374,6 +335,11 @@ def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Da
 
 
 def _check_defense(spec: TreesSpec, label: str, defense: TreesDefense) -> None:
+    if defense.first is not None or defense.shuffled is not None:
+        raise BadInputError(
+            f"the defense {label!r} is for parties that share out columns; use the protocol 'secureboost', or another "
+            "defense."
+        )
     if defense.noise is not None and spec.protocol != "histogram":
         raise BadInputError(
             f"the defense {label!r} adds noise to sums, but clients of {spec.protocol!r} send tree files; use the "
@@ -407,7 +373,14 @@ def _threat_model(spec: TreesSpec, data: Dataset) -> tuple[str, ...]:
     )
 
 
+def prepared(spec: TreesSpec, given: Given, tables: Tables) -> TreesAudit | ColumnsAudit:
+    """Return the audit of a spec, by how the table is shared out."""
+    return (ColumnsAudit if spec.protocol == "secureboost" else TreesAudit).prepared(spec, given, tables)
+
+
 def deployment(spec: TreesSpec) -> Deployment:
     """Return the threat model of a spec: views and side information of a recipient of messages."""
+    if spec.protocol == "secureboost":
+        return deployed(spec)
     view = HistogramsView if spec.protocol == "histogram" else TreeFilesView
     return Deployment("trees", spec.protocol, (view,), frozenset(), None, mechanisms("trees", spec.defenses))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seepage import datasets, registry
 from seepage.assessment import Measurement, auc
 from seepage.assessment.features import reach_of
+from seepage.assessment.three_questions import Population, Questions
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -622,7 +623,9 @@ class VerticalExposure(Exposure):
                 seen = self.first
             returned = make_part(registered, part.part)(seen.view, knowledge, self.audit.seeds("attack"))
             guess = check_guess(part.part, returned, FeatureGuess)
-        return self.figures(seen, guess, time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        of_rows = part.kind != "about" and self.audit.layout is None
+        return self.figures(seen, guess, seconds, self.questions if of_rows else None)
 
     def labels(self, part: PlannedPart) -> Outcome:
         """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
@@ -663,6 +666,18 @@ class VerticalExposure(Exposure):
             self.start, self.trained.rows, self.audit.seeds("training")
         )
 
+    @cached_property
+    def questions(self) -> Questions:
+        """The three questions on guesses of the attacked records, of which the active party holds its own columns."""
+        audit, spec = self.audit, self.audit.spec
+        sought = audit.partition.schemas[spec.victim].names
+        schema = audit.schema.model_copy(update={"columns": tuple(map(audit.schema.column, sought))})
+        population = Population.of(audit.data.all, schema, audit.data.statistics, spec.quasi_identifiers)
+        rows = self.test if spec.attacked == "held_out" else self.trained.rows
+        attacked = slice(spec.leaked, spec.leaked + audit.sizes.attacked)
+        known = rows.cells[:, attacked][..., list(audit.partition.columns[0])]
+        return Questions(population, audit.seeds("questions"), known)
+
     @property
     def first(self) -> FeatureTranscript[FeatureView]:
         """The records whose gradients are granted."""
@@ -676,12 +691,14 @@ class VerticalExposure(Exposure):
             self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.audit.seeds("attack"))
         return self.shadows[label]
 
-    def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> Outcome:
+    def figures(
+        self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float, questions: Questions | None
+    ) -> Outcome:
         """Return a guess's figures in each training."""
         each = seconds / (seen.view.trainings * seen.view.records)
         if self.audit.layout is None:
             keep_records = self.audit.spec.keep_records or not self.audit.own
-            outcome = features_outcome(self.knowledge, seen, guess, each, keep_records)
+            outcome = features_outcome(self.knowledge, seen, guess, each, keep_records, questions)
         else:
             pictures = [self.picture(cells) for cells in guess.cells]
             outcome = Outcome(self.audit.layout.measure(seen, guess), each, pictures=pictures)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, named, several
-from seepage.settings.spec import Attacks, Baselines, MostRows, Spec
+from seepage.settings.spec import Attacks, Baselines, MostRows, QuasiIdentifiers, Spec
 
 Attacked = Literal["held_out", "trained"]
 
@@ -139,6 +139,7 @@ Beside every figure stands the best baseline, which holds all but the message.
         ),
     ] = 100
     most_rows: MostRows = None
+    quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5

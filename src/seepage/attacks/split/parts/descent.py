@@ -25,7 +25,7 @@ def descend(
     # drawn again. All starts of all records are updated together, until one of a record's fits exactly.
     space, gradient = messages.space, messages.gradient
     records, columns = len(gradient), len(space.widths)
-    exact = rounding(gradient)
+    exact = rounding(gradient, messages.model.form)
     codes = space.drawn((records, starts), generator)
     blocks = list(itertools.combinations(range(columns), 2)) or [(0,)]
     top = _Top(records, keep, space.labels, gradient)
@@ -97,9 +97,11 @@ def _fits(
     cells = space.of_codes(trial.flatten(0, -2)).to(cut.device, cut.dtype)
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(cells))
     distances = messages.distances(logits, jacobian, gradient[at]).view(*shape, space.labels)
-    if respond.additive is None or messages.model.head != "sigmoid" or messages.sent is not None:
+    form = messages.model.form
+    bare = messages.sent is None and form.scale_of == "known"
+    if respond.additive is None or messages.model.head != "sigmoid" or not bare:
         return distances, distances
-    logit, derivatives = logits_and_derivatives(gradient, respond.additive)
+    logit, derivatives = logits_and_derivatives(gradient, respond.additive, form)
     size = torch.linalg.vector_norm(derivatives[:, : respond.additive], dim=1)
     apart = torch.linalg.vector_norm(jacobian[:, 0] - derivatives[at], dim=-1) / size[at]
     misfit = torch.hypot(apart, _LOGIT * (logits[:, 0] - logit[at])).view(*shape, 1)

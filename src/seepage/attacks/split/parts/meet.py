@@ -44,10 +44,10 @@ def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int 
     """
     space, gradient = messages.space, messages.gradient
     halves = _Halves.of(messages.model, space)
-    exact = rounding(gradient)
+    exact = rounding(gradient, messages.model.form)
     names, labels, distances = [], [], []
     compared = 0
-    logits, derivatives = logits_and_derivatives(gradient, halves.additive)
+    logits, derivatives = logits_and_derivatives(gradient, halves.additive, messages.model.form)
     # Records stop at different rounds and search for different sums, so that one axis for all would save nothing.
     for r in range(len(gradient)):
         search = _Search(messages.of(slice(r, r + 1)), halves, generator, logits[r], derivatives[r])

@@ -11,6 +11,7 @@ from torch import Tensor
 from seepage.attacks.split.parts.nearest import Sent
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError
+from seepage.models.message import PLAIN, MessageForm
 from seepage.wire.split import KnownCut
 
 _LEAST = 1e-6  # slopes nearer than this to 0 or 1 are set to this distance
@@ -45,11 +46,15 @@ def check_bare(defense: KnownCut, what: str, instead: str, aware: bool = False) 
 
 
 def logits_and_derivatives(
-    gradient: Float[Tensor, "record cut"], additive: int
+    gradient: Float[Tensor, "record cut"], additive: int, form: MessageForm = PLAIN
 ) -> tuple[Float[Tensor, " record"], Float[Tensor, "record cut"]]:
     """Return the single logit of a sigmoid and its derivatives, computed from the gradient of each record."""
     # The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
     # others are that times the logit's derivatives.
+    if not form.plain:
+        slope = gradient[:, additive]
+        slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
+        return form.logits_of(slope), gradient / slope[:, None]
     slope = gradient[:, additive].clamp(-1 + _LEAST, 1 - _LEAST)
     slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
     return torch.logit(torch.where(slope < 0, 1 + slope, slope)), gradient / slope[:, None]

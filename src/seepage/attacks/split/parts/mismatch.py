@@ -103,7 +103,7 @@ class Mismatch:
 
 def observed(view: CutView, additive: int) -> Float[Tensor, "record observed"]:
     """Return each record's logit and its derivatives, computed from the message."""
-    logits, derivatives = logits_and_derivatives(view.own_gradient, additive)
+    logits, derivatives = logits_and_derivatives(view.own_gradient, additive, view.model.form)
     return torch.cat([logits[:, None], derivatives[:, :additive]], dim=1)
 
 

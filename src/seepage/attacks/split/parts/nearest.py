@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.split.parts.space import Responder, Space, width_of
-from seepage.models.split import SplitModel, slopes
+from seepage.models.message import MessageForm, step_of
+from seepage.models.split import SplitModel
+from seepage.wire.split import CutView
 
 # The deterministic part of the defense, from a record's gradient to its message: (..., cut) to (..., cut).
 Sent = Callable[[Tensor], Tensor]
@@ -19,6 +22,8 @@ Sent = Callable[[Tensor], Tensor]
 # zero may exceed it. A larger number would take wrong configurations for exact fits: where many millions meet a cut of
 # a few numbers, wrong ones come within ten times that.
 ROUNDINGS = 16
+# Rounding of a gradient's entries as a standard deviation, in units of its norm.
+_ROUNDING = 1e-5
 _AT_ONCE = 2**20  # units of hidden layers in memory at once: about the size of a core's cache
 _FIRST = 8  # number of a record's configurations that are compared first where the logit may exclude the others
 
@@ -54,7 +59,7 @@ class Messages:
         """Return the distance of candidates' gradients, for every label, from observed ones."""
         gradients = candidate_gradients(self.model, logits, jacobian)
         gradients = gradients if self.sent is None else self.sent(gradients)
-        return torch.linalg.vector_norm(gradients - observed[..., None, :], dim=-1)
+        return distance(self.model.form, gradients, observed[..., None, :])
 
 
 def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _AT_ONCE) -> NearestConfigurations:
@@ -67,7 +72,8 @@ def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _A
     records, keep = len(cut), min(keep, space.configurations)
     best = torch.full((records, keep), torch.inf, dtype=gradient.dtype, device=cut.device)
     codes = torch.zeros(records, keep, dtype=torch.long, device=cut.device)
-    additive = respond.additive if prune and messages.sent is None else None
+    known = messages.sent is None and model.form.scale_of == "known"
+    additive = respond.additive if prune and known else None
     width = width_of(model)
     candidates = max(1, min(space.size, at_once // width))
     together = max(1, at_once // (width * candidates))
@@ -84,7 +90,7 @@ def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _A
             else:
                 logits = respond.outputs(prepared.across(), table)
                 observed = gradient[some, None, None, additive : additive + logits.shape[-1]]
-                least = torch.linalg.vector_norm(slopes(model.head, logits) - observed, dim=-1)
+                least = torch.linalg.vector_norm(model.slopes(logits) - observed, dim=-1)
                 distances = torch.full_like(least, torch.inf)
 
                 def compare(wanted: Tensor) -> int:
@@ -113,13 +119,41 @@ def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _A
     return NearestConfigurations(codes // space.labels, codes % space.labels, best, compared)
 
 
-def rounding(gradient: Float[Tensor, "record cut"]) -> Float[Tensor, " record"]:
+def rounding(gradient: Float[Tensor, "record cut"], form: MessageForm | None = None) -> Float[Tensor, " record"]:
     """Return the distance below which a configuration's gradient equals the received one, up to rounding."""
-    return ROUNDINGS * torch.finfo(gradient.dtype).eps * torch.linalg.vector_norm(gradient, dim=1)
+    unit = torch.finfo(gradient.dtype).eps
+    if form is not None and form.format in ("float16", "bfloat16"):
+        unit = form.unit
+    return ROUNDINGS * unit * torch.linalg.vector_norm(gradient, dim=1)
+
+
+def spread(view: CutView) -> Float[Tensor, " record"]:
+    """Return the standard deviation of each number of a record's own gradient that its form leaves unexplained."""
+    form, gradient = view.model.form, view.own_gradient
+    relative = max(_ROUNDING, form.unit / 2 if form.format in ("float16", "bfloat16") else 0.0, float(form.noise))
+    size = relative * torch.linalg.vector_norm(gradient, dim=1)
+    if form.format == "int8":
+        size = torch.hypot(size, step_of(view.gradient) / math.sqrt(12) * view.behind.to(size))
+    return size
+
+
+def distance(
+    form: MessageForm, gradients: Float[Tensor, "*some cut"], observed: Float[Tensor, "*other cut"]
+) -> Float[Tensor, "*some"]:
+    """Return how far gradients are from observed ones, at any positive factor where each record has one of its own."""
+    if form.scale_of == "record":
+        gradients = gradients * factors(gradients, observed)[..., None]
+    return torch.linalg.vector_norm(gradients - observed, dim=-1)
+
+
+def factors(gradients: Float[Tensor, "*some cut"], observed: Float[Tensor, "*other cut"]) -> Float[Tensor, "*some"]:
+    """Return the factor from 0 up that brings gradients nearest to observed ones."""
+    along = (gradients * observed).sum(-1)
+    return along.clamp(min=0) / gradients.square().sum(-1).clamp(min=1e-30)
 
 
 def candidate_gradients(
     model: SplitModel, logits: Float[Tensor, "*some output"], jacobian: Float[Tensor, "*some output cut"]
 ) -> Float[Tensor, "*some label cut"]:
     """Return the gradient of a record's loss with respect to the cut, for every label."""
-    return slopes(model.head, logits) @ jacobian
+    return model.slopes(logits) @ jacobian

@@ -29,10 +29,11 @@ def number_target_guess(
 ) -> CutGuess:
     """Return the guess of private cells and of a number as target, from gradients of squared errors, the newest first.
 
-    A record's gradient is ``2 (f - y) df/dcut``: its direction tells of the private cells, and its length, given the
-    cells, of the label, which has to be within the target's bounds. With noise, what is left beside the direction is
-    weighed under the noise, and ``f - y`` has a normal prior whose spread is fitted on the messages. Where gradients
-    are clipped, lengths up to the bound fit. Exchanges count as though errors in them were independent.
+    A record's gradient is ``2 (f - y) df/dcut``, or without the 2 and at most ``delta`` for Huber's loss: its direction
+    tells of the private cells, and its length, given the cells, of the label, which has to be within the target's
+    bounds. With noise, what is left beside the direction is weighed under the noise, and ``f - y`` has a normal prior
+    whose spread is fitted on the messages. Where gradients are clipped, lengths up to the bound fit. Exchanges count as
+    though errors in them were independent.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target
@@ -71,6 +72,7 @@ def _weighed(
         cells = space.cells(places).to(views[0].cut)
         total = torch.zeros(views[0].records, len(places), dtype=torch.float64)
         weighed, sizes = total.clone(), total.clone()
+        on_line = torch.zeros_like(total, dtype=torch.bool)
         for number, view in enumerate(views):
             respond = responder(view.model)
             logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
@@ -99,14 +101,19 @@ def _weighed(
             weight = squares / variance
             # Only gradients as they are give the label away whole; half of a record's own norm is clipped off.
             factor = 2.0 if defense.clips and defense.own_norm else 1.0
+            form = view.model.form
+            if form.loss == "huber":
+                factor *= 2.0
+                # Of an error on the straight line of the loss only a lower bound is known.
+                on_line |= slope.abs() >= form.delta * (1 - 1e-5)
             weighed += weight * (outputs - factor * shrunk / 2)
             sizes += weight
             if number == 0:
                 aparts.append(apart)
         if observed:
             label = weighed / sizes
-            labels.append(label)
-            total = total.masked_fill(label.abs() > most, -torch.inf) if defense.bare else total
+            total = total.masked_fill((label.abs() > most) & ~on_line, -torch.inf) if defense.bare else total
+            labels.append(torch.where(on_line, label.clamp(-1, 1), label))
         totals.append(total)
     total = torch.cat(totals, 1)
     # Where no combination fits, all are weighed as though labels had no bounds.

@@ -14,7 +14,6 @@ from seepage.attacks.split.parts.prior import blended, encoded
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.predictors import shrunk
 from seepage.models.split import SplitModel, label_chances
-from seepage.models.split import slopes as loss_slopes
 from seepage.tabular.schema import Continuous
 from seepage.tabular.statistics import Marginal
 from seepage.wire.split import CutKnowledge
@@ -26,6 +25,7 @@ _BURNED = 0.3  # share of steps before the first sample is kept
 _BINS, _HEAP = 32, 1 / 64
 _NARROW = 1e-6  # width of the bin of one value, where values are not whole numbers, relative to the column's range
 _SLOPE = 4  # roundings of a probability's absolute value in the loss's slope
+_STEP = 1e-4  # difference of a logit over which a slope is taken to be straight
 
 
 @dataclass(frozen=True)
@@ -205,16 +205,21 @@ class Region:
             curvature = torch.diag_embed(chances) - chances[:, :, None] * chances[:, None]
             steepest = torch.linalg.eigvalsh(curvature)[:, -1]
         else:
-            steepest = chances.prod(1)
+            # Of any loss, by a difference; of cross-entropy this is the product of the chances.
+            moved = [model.slopes(logits + step)[torch.arange(records), labels.cpu(), 0] for step in (-_STEP, _STEP)]
+            steepest = chances.prod(1) if model.form.plain else (moved[1] - moved[0]).abs() / (2 * _STEP)
         # The same message up to rounding, of the slope and of all that it is multiplied with.
         size = gradient.double().cpu().norm(dim=1)
-        slope = loss_slopes(model.head, logits)[torch.arange(records), labels.cpu()].norm(dim=1)
+        slope = model.slopes(logits)[torch.arange(records), labels.cpu()].norm(dim=1)
         jacobian = size / slope.clamp(min=eps)
-        within = rounding(gradient).double().cpu() / jacobian + _SLOPE * eps
+        within = rounding(gradient, model.form).double().cpu() / jacobian + _SLOPE * eps
         reach = (within / steepest.clamp(min=1e-300)).clamp(max=1.0)
         normals = [torch.cat(slopes, 1) * torch.where(torch.cat(signs, 1), 1.0, -1.0)[..., None]]
         margins = [torch.cat(values, 1).abs()]
-        felt = torch.cat(influences[::-1], 1) > (rounding(gradient).double().cpu() / size.clamp(min=1e-300))[:, None]
+        felt = (
+            torch.cat(influences[::-1], 1)
+            > (rounding(gradient, model.form).double().cpu() / size.clamp(min=1e-300))[:, None]
+        )
         felt &= torch.cat(influences[::-1], 1) > eps * jacobian[:, None]
         normals[0] = torch.where(felt[..., None], normals[0], 0.0)
         point = cells[:, client.own.dense]

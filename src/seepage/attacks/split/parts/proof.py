@@ -10,7 +10,7 @@ from seepage import kernel
 from seepage.attacks.split.parts.nearest import Messages, rounding
 from seepage.kernel import Certified, Declaration, certify_cut
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.split import slopes
+from seepage.models.message import PLAIN, MessageForm
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge, CutView
 
@@ -27,9 +27,15 @@ def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "recor
     columns = [_column(model.schema.columns[i]) for i in model.private]
     if any(column.categories is None and not column.integer for column in columns):
         return None
+    form, head = model.form, model.head
     changed = defense.shaped or ("cut_noise" if defense.clips else "none")
+    if changed == "none" and form.training:
+        changed = "dropout masks"
+    elif changed == "none" and not (form.plain and not form.estimated):
+        # Of one output the direction of the gradient is enough, which is the same for every loss and every scale.
+        changed, head = ("none", "regression") if model.outputs == 1 else ("another loss or scale", head)
     precision = str(view.gradient.dtype).removeprefix("torch.").replace("float64", "float32")
-    declared = Declaration(tuple(columns), view.records, model.head, precision=precision, defense=changed)
+    declared = Declaration(tuple(columns), view.records, head, precision=precision, defense=changed)
     return certify_cut(model.client, view.cut, view.gradient, view.behind, declared, cells)
 
 
@@ -43,13 +49,13 @@ def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
 
 
 def fits_alone(
-    distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"]
+    distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"], form: MessageForm = PLAIN
 ) -> Bool[Tensor, " record"]:
     """Return where the nearest of all configurations replays the message, and no other does up to rounding."""
     # The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
     # meet a cut of a few numbers, a wrong one may come nearer than that; one that is nearest by far but replays nothing
     # proves nothing. Distances are of the whole space's nearest, at least two if there are as many.
-    far = FAR * rounding(gradient)
+    far = FAR * rounding(gradient, form)
     fits = distances[:, 0] <= far
     if distances.shape[1] > 1:
         fits &= distances[:, 1] - distances[:, 0] > far
@@ -71,9 +77,9 @@ def likely_fit(
     """
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient
-    size = rounding(gradient)
+    size = rounding(gradient, model.form)
     fits = distances[:, 0] <= size
-    alone = fits_alone(distances, gradient).to(fits.device)
+    alone = fits_alone(distances, gradient, model.form).to(fits.device)
     drawn = space.drawn((_SAMPLE,), generator)
     table = respond.of_cells(space.of_codes(drawn).to(cut))
     nearest = min(_NEAREST, _SAMPLE)
@@ -86,7 +92,7 @@ def likely_fit(
         some = torch.arange(len(drawn)).split(_AT_ONCE)
         logits = torch.cat([respond.outputs(prepared.at(record).across(), table.at(at))[0] for at in some])
         own = respond.outputs(prepared.at(record), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
-        apart = torch.linalg.vector_norm(slopes(model.head, logits) - slopes(model.head, own), dim=-1)[:, 0]
+        apart = torch.linalg.vector_norm(model.slopes(logits) - model.slopes(own), dim=-1)[:, 0]
         expected[r] *= _share(apart, FAR * float(size[r]), 1, nearest)
         if sums:
             assert isinstance(client, DeepFMClient)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Messages, candidate_gradients
+from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, distance
 
 _POINTS, _ROUNDS, _SWEEPS = 9, 12, 4
 
@@ -54,4 +54,4 @@ def _distance(messages: Messages, points: Tensor, labels: Tensor) -> Float[Tenso
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(points.flatten(0, 1)))
     gradients = candidate_gradients(messages.model, logits, jacobian)[torch.arange(len(at)), labels[at]]
     gradients = gradients if messages.sent is None else messages.sent(gradients)
-    return torch.linalg.vector_norm(gradients - messages.gradient[at], dim=-1).view(records, number)
+    return distance(messages.model.form, gradients, messages.gradient[at]).view(records, number)

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from seepage.attacks.split.parts.messages import logits_and_derivatives
-from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, nearest, rounding
+from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, distance, nearest, rounding
 from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.refine import refined
@@ -65,7 +65,7 @@ def _replays(
     model, gradient = view.model, view.own_gradient
     cells, labels, distances = _search(Messages(model, respond, view.cut, gradient, space), generator)
     prior = prior.rows(torch.arange(start, start + view.records))
-    fits = (distances <= FAR * rounding(gradient)).cpu()
+    fits = (distances <= FAR * rounding(gradient, model.form)).cpu()
     numbers = numbers_of(model)
     drawn = prior_samples(prior, view.records, generator)
     low, high = torch.full((2, *drawn[:, 0].shape), torch.nan, dtype=torch.float64)
@@ -120,7 +120,7 @@ def _search(
     """Return cells, scaled, and labels that fit best, and the distance of their gradients."""
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient
-    numbers, within = numbers_of(model), rounding(gradient)
+    numbers, within = numbers_of(model), rounding(gradient, model.form)
     # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
     enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
     some = _thinned(space, generator)
@@ -136,7 +136,7 @@ def _search(
             break
         trial = cells[bad][:, None].repeat(1, 2 * _TRIED, 1)
         if sums is not None and respond.additive is not None:
-            _, derivatives = logits_and_derivatives(gradient[bad], respond.additive)
+            _, derivatives = logits_and_derivatives(gradient[bad], respond.additive, model.form)
             _, jacobian = respond.responses(respond.of_cut(cut[bad]), respond.of_cells(cells[bad]))
             trial[..., categories] = sums.near(cells[bad], derivatives - jacobian[:, 0], 2 * _TRIED)
         # Half of the trials begin with other numbers, in the likeliest categories.
@@ -211,7 +211,8 @@ def _joint(
         return cells, none
     clients = [copy.deepcopy(view.model.client).double().cpu() for view in views]
     cuts = [view.cut.double().cpu() for view in views]
-    wanted = torch.stack([logits_and_derivatives(view.own_gradient, additive)[0].double().cpu() for view in views], 1)
+    read = [logits_and_derivatives(view.own_gradient, additive, view.model.form)[0] for view in views]
+    wanted = torch.stack([logits.double().cpu() for logits in read], 1)
     # A logit far from zero is known less exactly.
     sure = (wanted.sigmoid() * (-wanted).sigmoid()).clamp(min=1e-9)
     at = cells.double().cpu()
@@ -257,7 +258,8 @@ def _replayed(
     answer = respond.responses(respond.of_cut(view.cut[rows]), respond.of_cells(trial))
     gradients = candidate_gradients(view.model, *answer)[torch.arange(len(rows)), labels[rows]]
     received = view.own_gradient[rows]
-    fits = (gradients - received).norm(dim=1) <= FAR * rounding(received)
+    form = view.model.form
+    fits = distance(form, gradients, received) <= FAR * rounding(received, form)
     return fits.view(len(records), -1).double().mean(1).cpu() >= _FITTING
 
 

@@ -21,7 +21,7 @@ _SHARE, _MOST = 1 / 3, 1_000
 
 
 @dataclass(frozen=True)
-class Membership:
+class TrainingEpsilon:
     """What one training of a configuration shows of its epsilon."""
 
     batch_size: int
@@ -51,7 +51,7 @@ class Membership:
         return {**asdict(self), "refuted": self.training.refuted, "line": self.line}
 
 
-def membership(
+def epsilon(
     source: Source = "adult",
     model: Network = None,
     *,
@@ -61,7 +61,7 @@ def membership(
     schema: Schema | None = None,
     say: Callable[[str], None] = lambda _: None,
     **options: object,
-) -> list[Membership]:
+) -> list[TrainingEpsilon]:
     """Bound the epsilon of whole trainings of horizontal learning from below, with one training each.
 
     Args:
@@ -77,7 +77,7 @@ def membership(
         A result for each batch size and defense.
 
     Example:
-        >>> [found] = membership("german", batch_sizes=32, canaries=100, recipe=Recipe(epochs=1))
+        >>> [found] = epsilon("german", batch_sizes=32, canaries=100, recipe=Recipe(epochs=1))
         >>> found.training.measured.canaries, found.training.guarantee
         (100, None)
     """
@@ -112,5 +112,5 @@ def membership(
                 shuffle=shuffle,
                 clients=protocol.clients,
             )
-            results.append(Membership(size, part.title, trained))
+            results.append(TrainingEpsilon(size, part.title, trained))
     return results

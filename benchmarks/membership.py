@@ -1,0 +1,86 @@
+"""Membership in a whole training, with and without DP-SGD, on bundled and public tables.
+
+    python benchmarks/membership.py --out benchmarks/results/membership.csv
+
+One line for each table, recipe, attack and figure: mean and 95% interval over repetitions, and the same on the control,
+models that were trained on none of the records. A recipe that is done already is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from seepage.assessment.training_membership import MembershipTest, measure_training_membership
+from seepage.datasets import load
+from seepage.shadow.stacked import Dense
+
+RECIPES = {
+    "20 epochs": Dense(2, (100,), epochs=20, batch_size=32, weight_decay=0.0),
+    "2 epochs": Dense(2, (100,), epochs=2, batch_size=32, weight_decay=0.0),
+    "DP-SGD, noise 1": Dense(2, (100,), epochs=20, batch_size=32, weight_decay=0.0, clip=1.0, noise=1.0),
+}
+TABLES = {"german": 300, "adult": 1_000}
+FIELDS: tuple[str, ...] = ("dataset", "rows", "recipe", "attack", "sees", "metric", "mean", "low", "high")
+MORE: tuple[str, ...] = (
+    "control",
+    "control_low",
+    "control_high",
+    "repetitions",
+    "models",
+    "processor_seconds",
+    "machine",
+)
+
+
+def measured(dataset: str, rows: int, recipe: str, test: MembershipTest) -> list[dict[str, object]]:
+    """Return the lines of one table and recipe."""
+    begun = time.process_time()
+    figures = measure_training_membership(load(dataset), RECIPES[recipe], test)
+    seconds = round(time.process_time() - begun, 1)
+    control = {(f.attack, f.sees, f.metric): f.estimate for f in figures if f.target == "control"}
+    lines = []
+    for figure in figures:
+        if figure.target != "deployed":
+            continue
+        own, beside = figure.estimate, control.get((figure.attack, figure.sees, figure.metric))
+        ends = [own.mean, own.low, own.high, *([] if beside is None else [beside.mean, beside.low, beside.high])]
+        shown = [None if end is None else round(end, 4) for end in ends] + [None] * (6 - len(ends))
+        names = (*FIELDS[6:], *MORE[:3])
+        about = (dataset, rows, recipe, figure.attack, figure.sees, figure.metric)
+        after = (test.repetitions, test.shadows, seconds, f"{platform.machine()}, one thread of two busy cores")
+        lines.append(dict(zip((*FIELDS[:6], *names, *MORE[3:]), (*about, *shown, *after), strict=True)))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is missing and write a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=int, default=32)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    lines: list[dict[str, object]] = []
+    if given.out.exists():
+        with given.out.open(encoding="utf-8", newline="") as file:
+            lines = [dict(line) for line in csv.DictReader(file)]
+    done = {(line["dataset"], line["recipe"]) for line in lines}
+    for dataset, rows in TABLES.items():
+        for recipe in RECIPES:
+            if (dataset, recipe) in done:
+                continue
+            test = MembershipTest(rows, given.models, given.repetitions)
+            lines += measured(dataset, rows, recipe, test)
+            print(dataset, recipe, lines[-1]["processor_seconds"], flush=True)
+            with given.out.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, (*FIELDS, *MORE), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()

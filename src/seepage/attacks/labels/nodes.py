@@ -1,0 +1,118 @@
+"""Label inference from the rows of nodes, which a passive party of boosted trees over columns is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
+from sklearn.cluster import KMeans
+
+from seepage.attacks.labels.heads import by_heads
+from seepage.attacks.labels.scores import classes_of
+from seepage.registry import attacks
+from seepage.wire.labels import LabelGuess, LabelKnowledge
+from seepage.wire.secureboost import NodesView
+
+
+@attacks.register("node_heads", "trees", needs=("labels",))
+@dataclass(frozen=True)
+class NodeHeads:
+    """Fits several heads to a few known labels, on the nodes of the trees that each row is in.
+
+    Source: our own. Trees are grown so that rows of a leaf have like labels, so that rows which share nodes with known
+    ones share their labels. Heads are those of ``label_heads``; inputs are the nodes, alone and with the own columns.
+    """
+
+    def __call__(self, view: NodesView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
+        """Return the guess; ``seeds`` are those of each training's heads."""
+        nodes = view.nodes.double()
+        inputs = {"nodes": nodes, "nodes and columns": torch.cat([nodes, view.own.double()], dim=-1)}
+        return by_heads(inputs, knowledge, seeds, "label inference from nodes")
+
+
+@attacks.register("node_clusters", "trees")
+@dataclass(frozen=True)
+class NodeClusters:
+    """Groups rows by the nodes that they share; known labels, where there are any, do no more than name the groups.
+
+    Source: after Takahashi et al. (arXiv 2307.10318), who find communities of rows that share nodes. Deviations:
+    groups are those of the first axes of a correspondence analysis of rows and nodes, and the public shares of the
+    labels say how many rows each has. The trees are the same where two labels change places. So without a known label
+    of each kind the end of the axis for the rarer one is a bet: on the end of which the first tree's nodes tell more.
+    """
+
+    of_classes: ClassVar[bool] = True
+
+    def __call__(self, view: NodesView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
+        """Return the guess; by a training's seed its groups start. Labels that are no classes are refused."""
+        width = classes_of(knowledge, "label inference by groups of nodes")
+        shares = torch.zeros(width, dtype=torch.float64)
+        shares[knowledge.marginal.values.long()] = knowledge.marginal.probabilities
+        first = (view.trees == view.trees[:1]).numpy()
+        guesses = []
+        for k, (nodes, seed) in enumerate(zip(view.nodes, seeds, strict=True)):
+            known = np.full(view.records, -1)
+            if knowledge.known is not None and knowledge.labels is not None:
+                known[knowledge.known[k].numpy()] = knowledge.labels[k].long().numpy()
+            guesses.append(_grouped(nodes.numpy().astype(np.float64), first, shares.numpy(), known, seed))
+        chances = torch.from_numpy(np.stack(guesses))
+        return LabelGuess(chances.argmax(-1).double(), chances)
+
+
+def _grouped(nodes: np.ndarray, first: np.ndarray, shares: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
+    """Return chances of each label; of two labels only their order means anything. Unknown labels are -1."""
+    rows, names = len(nodes), np.eye(len(shares))
+    frequent = np.argsort(-shares)[: int((shares > 0).sum())]
+    width = len(frequent)
+    if width < 2 or min(nodes.shape) <= width:
+        return np.tile(names[frequent[0]], (rows, 1))
+    axes = _axes(nodes, width - 1, seed)
+    if width > 2:
+        groups = KMeans(width, n_init="auto", random_state=seed % 2**32).fit_predict(axes)
+        sizes = np.bincount(groups, minlength=width) / rows
+        # Groups are named by the known labels in them; by their sizes where these say nothing.
+        named = np.stack([np.bincount(groups[known == label], minlength=width) for label in frequent], axis=1)
+        _, place = linear_sum_assignment(np.abs(sizes[:, None] - shares[frequent]) - named)
+        return names[frequent[place][groups]]
+    rarer, others = (axes[known == label, 0] for label in frequent[::-1])
+    if len(rarer) and len(others):
+        axis = axes[:, 0] if rarer.mean() > others.mean() else -axes[:, 0]
+    else:
+        share = float(shares[frequent[1]])
+        axis = max((axes[:, 0], -axes[:, 0]), key=lambda side: _information(side, share, nodes[:, first]))
+    place = (axis.argsort().argsort() + 0.5) / rows
+    # The cut between the labels lies at the public share of the more frequent one.
+    chance = np.interp(place, [0.0, float(shares[frequent[0]]), 1.0], [0.0, 0.5, 1.0])
+    return np.outer(1 - chance, names[frequent[0]]) + np.outer(chance, names[frequent[1]])
+
+
+def _information(axis: np.ndarray, share: float, nodes: np.ndarray) -> float:
+    """Return the nats that nodes tell of whether a row is among the share at the upper end of an axis."""
+    top = (axis >= np.quantile(axis, 1 - share)).astype(np.float64)
+    sizes = nodes.sum(axis=0)
+    inside = nodes.T @ top / sizes
+    return float((sizes * (_entropy(top.mean()) - _entropy(inside))).sum())
+
+
+def _entropy(chance: np.ndarray | float) -> np.ndarray:
+    inside = np.clip(chance, 1e-12, 1 - 1e-12)
+    return np.asarray(-inside * np.log(inside) - (1 - inside) * np.log1p(-inside))
+
+
+def _axes(nodes: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the first axes of a correspondence analysis for each row, each of mean 0 over rows."""
+    weights = np.sqrt(np.maximum(nodes.sum(axis=0), 1.0))
+    degrees = np.sqrt(np.maximum(nodes.sum(axis=1), 1.0))
+    scaled = csr_array(nodes / weights / degrees[:, None])
+    start = np.random.default_rng(seed).normal(size=min(nodes.shape))
+    # The first axis says only how many nodes a row is in.
+    left, sizes, _ = svds(scaled, k=count + 1, v0=start)
+    assert left is not None
+    axes = left[:, np.argsort(-sizes)[1:]] / degrees[:, None]
+    return (axes - axes.mean(axis=0)) / np.maximum(axes.std(axis=0), 1e-12)

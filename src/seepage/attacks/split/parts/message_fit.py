@@ -1,0 +1,561 @@
+"""The form of messages where it is not declared: loss, scale, number format, fitted on what came back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.optimize import least_squares
+from torch import Tensor
+
+from seepage.attacks.split.parts.masked import MOST, masked_log_likelihood
+from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors, rounding
+from seepage.attacks.split.parts.proof import FAR
+from seepage.attacks.split.parts.space import Responder, Space, responder
+from seepage.models.dropout import dropping
+from seepage.models.head import Head
+from seepage.models.message import PLAIN, Format, MessageForm, format_of, step_of
+from seepage.wire.split import CutKnowledge, CutView, batches
+
+# Records and pairs of a record and a combination that a fit looks at, and numbers of their responses in memory.
+_RECORDS, _PAIRS, _NUMBERS = 128, 2**17, 2**24
+_FEWEST = 24  # records of a fit, for which combinations are left out where they are too many
+# Share of records that are replayed, beyond those that would be by chance, from which a form is right, and from which
+# it is taken in place of the usual one.
+RIGHT, _USABLE = 0.95, 0.6
+# Factors by which messages are wrong, to see how many are replayed by chance.
+_WRONG = (0.61803, 1.39131)
+# Number of records that have to agree on a factor, and how many times those that agree on any other.
+_AGREE, _BEYOND = 5, 1.5
+# Relative differences within which factors agree: that of rounding, and those of a coarse search.
+_FINE, _COARSE = 2 * ROUNDINGS * 2.0**-23, 2e-3
+_USUAL_FACTORS = {2.0**k for k in range(-10, 21)}
+_BOUND = 0.05  # part of half a target's range by which numbers may leave it
+_USUAL = 1e-5  # standard deviation of rounding
+_LOST = 2.0**-21  # rounding of a slope, in units of a label's weight
+_SAME = 1e-4  # logarithm of a factor that is taken for 1
+_NARROWING = (1e-2, 1e-3, 1e-4, 1e-5)
+# Usual settings of losses, and a fine grid of all.
+_SMOOTHINGS = tuple(k / 100 for k in range(1, 41))
+_GAMMAS = tuple(k / 4 for k in range(1, 21))
+_ANY_SMOOTHING = tuple(k / 500 for k in range(1, 401))
+_ANY_GAMMA = tuple(k / 20 for k in range(1, 101))
+
+
+@dataclass(frozen=True)
+class FittedMessages:
+    """The form of messages, declared or fitted.
+
+    Attributes:
+        form: form of the messages, with what was estimated.
+        factors: factor of each record's own gradient that is to be undone, with that of the form.
+        replayed: share of the records looked at that some combination replays, less those replayed by chance; NaN where
+            chance would replay nearly all.
+        known: whether the form was declared.
+    """
+
+    form: MessageForm
+    factors: Float[Tensor, " record"]
+    replayed: float
+    known: bool = False
+
+    @property
+    def right(self) -> bool:
+        """Whether nearly all messages have this form."""
+        return self.replayed >= RIGHT
+
+    def undone(self, view: CutView) -> CutView:
+        """Return a view whose own gradients are those of the form's loss."""
+        behind = view.behind / self.factors.to(view.behind)
+        return replace(view, model=replace(view.model, form=self.form), behind=behind)
+
+
+_POINT = ("record", "group", "logits", "jacobian", "message", "size", "off")
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Combinations of some records that may give their messages at some factor: responses, and the messages beside."""
+
+    record: Int[Tensor, " point"]
+    group: Int[Tensor, " point"]
+    logits: Float[Tensor, "point output"]
+    jacobian: Float[Tensor, "point output cut"]
+    message: Float[Tensor, "point cut"]
+    size: Float[Tensor, " point"]
+    off: Float[Tensor, " point"]  # error of a quantised message, in units of its size
+    records: int
+    head: Head
+    cut: int  # entries of a message, of which one coordinate is left where there is one logit
+
+    def gradients(self, form: MessageForm) -> Float[Tensor, "point label cut"]:
+        return form.slopes(self.head, self.logits) @ self.jacobian
+
+    def of(self, some: Tensor) -> _Points:
+        return replace(self, **{name: getattr(self, name)[some] for name in _POINT})
+
+
+def fitted_messages(
+    views: Sequence[CutView], space: Space, declared: MessageForm | None, rounds: Sequence[Tensor] | None = None
+) -> list[FittedMessages]:
+    """Return the form of the messages of each view, fitted where none is declared.
+
+    ``rounds`` number the round of each record of each view; None: clients' batches by the number of records in their
+    loss. A declared form is taken as it is; factors of its rounds are fitted where it says so. Of what is not declared,
+    cross-entropy as it is comes first. If it does not replay the messages, each record's combinations vote for the
+    factor at which they would, under usual losses, label by label: the right combinations agree to rounding, wrong ones
+    do not. Settings between the usual ones follow by least squares on the combinations that fit.
+    """
+    groups = [_rounds(view) for view in views] if rounds is None else list(rounds)
+    if views[0].model.head == "regression":
+        known = [_declared(view, declared or PLAIN, math.nan, declared is not None) for view in views]
+        fitted = [_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]
+        return known if declared is not None else fitted
+    points = _all_points(views, space, groups)
+    first = declared or MessageForm(format=_common_format(views))
+    if points is None or first.training:
+        return [_declared(view, first, math.nan, declared is not None) for view in views]
+    if declared is None:
+        form, by_group, replayed = _fitted(points, views, space, first)
+    else:
+        form, by_group = declared, _voted(points, [declared], True)[1] if declared.scale_of == "round" else {}
+        replayed = _replayed(points, form, by_group)
+    if form.scale_of != "round":
+        return [_declared(view, form, replayed, declared is not None) for view in views]
+    by_group = _all_groups(views, space, groups, form, by_group)
+    done, usual = [], float(np.median(list(by_group.values()))) if by_group else 1.0
+    for group in groups:
+        own = torch.tensor([by_group.get(int(g), usual) for g in group], dtype=torch.float64)
+        done.append(FittedMessages(form, own * form.scale, replayed, declared is not None))
+    return done
+
+
+def _fitted(
+    points: _Points, views: Sequence[CutView], space: Space, first: MessageForm
+) -> tuple[MessageForm, dict[int, float], float]:
+    """Return the form that explains most messages, the factors of rounds, and the share of records it replays."""
+    form, by_group, replayed = first, dict[int, float](), _replayed(points, first, {})
+    # Where chance replays everything, nothing can be told.
+    if math.isnan(replayed) or replayed >= RIGHT:
+        return form, by_group, replayed
+    quantised = first.format == "int8"
+    for candidate, factors_of_rounds in () if quantised else _candidates(points, first):
+        share = _replayed(points, candidate, factors_of_rounds)
+        if share > max(replayed + 0.02, _USABLE):
+            form, by_group, replayed = candidate, factors_of_rounds, share
+        if replayed >= RIGHT:
+            return form, by_group, replayed
+    if dropping(views[0].model.client):
+        share = _replayed_by_masks(views[0], space, form)
+        if share > max(replayed, _USABLE):
+            form, by_group, replayed = replace(first, training=True, estimated=True), {}, share
+    if replayed < _USABLE and not quantised:
+        noise = _unexplained(views[0], space, first)
+        form = replace(first, noise=noise, estimated=noise > _USUAL)
+    return form, by_group, replayed
+
+
+def _declared(view: CutView, form: MessageForm, replayed: float, known: bool) -> FittedMessages:
+    factor = 1.0 if form.scale_of == "record" else float(form.scale)
+    return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed, known)
+
+
+def _common_format(views: Sequence[CutView]) -> Format:
+    formats = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
+    return formats.pop() if len(formats) == 1 else "float32"
+
+
+def _rounds(view: CutView) -> Int[Tensor, " record"]:
+    """Return the number of each record's batch, one for all where no mean says it."""
+    if not bool((view.behind > 1).all()):
+        return torch.zeros(view.records, dtype=torch.long)
+    number = torch.zeros(view.records, dtype=torch.long)
+    for k, some in enumerate(batches(view.behind)):
+        number[some] = k
+    return number
+
+
+def _all_points(
+    views: Sequence[CutView], space: Space, groups: Sequence[Tensor], each: int | None = None
+) -> _Points | None:
+    """Return points of records that are spread over all views; None where no message says anything."""
+    if space.binned:
+        # The true numbers are not among the combinations.
+        return None
+    wanted = _RECORDS if each is None else each * len(views)
+    share, parts, start = max(1, -(-wanted // len(views))), [], 0
+    for view, group in zip(views[:wanted], groups, strict=False):
+        there = view.gradient.any(1).nonzero()[:, 0]
+        if not len(there):
+            continue
+        # Neighbours, so that batches are whole.
+        some = there[: min(share, len(there))]
+        part = _points(view.of(some), space, group[some], wanted)
+        parts.append(replace(part, record=part.record + start))
+        start += part.records
+    if not parts:
+        return None
+    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in _POINT}
+    return replace(parts[0], records=start, **joined)
+
+
+def _points(view: CutView, space: Space, group: Tensor, wanted: int) -> _Points:
+    respond: Responder = responder(view.model)
+    outputs, cut = view.model.outputs, view.cut.shape[1]
+    numbers = outputs * (cut + 1)
+    records = view.records
+    each = min(space.size, max(64, _NUMBERS // (numbers * min(records, _FEWEST))))
+    records = min(records, max(1, min(_NUMBERS // (numbers * each), max(_FEWEST, _PAIRS * records // (wanted * each)))))
+    places = torch.arange(space.size)
+    if each < space.size:
+        places = torch.randperm(space.size, generator=torch.Generator().manual_seed(0))[:each]
+    cells = respond.of_cells(space.cells(places).to(view.cut))
+    columns_of = []
+    quantised = format_of(view.gradient) == "int8"
+    half = 0.55 * step_of(view.gradient) * math.sqrt(cut) if quantised else 0.0
+    unit = max(view.model.form.unit, MessageForm(format=format_of(view.gradient)).unit)
+    for row in range(records):
+        at = torch.tensor([row])
+        logits, jacobian = respond.responses(respond.of_cut(view.cut[at]).across(), cells)
+        logits, jacobian = logits[0].double().cpu(), jacobian[0].double().cpu()
+        message = view.own_gradient[row].double().cpu()
+        # A quantised number is off by half a step, however large its message is.
+        off = half * float(view.behind[row]) / max(float(message.norm()), 1e-30)
+        fits, message, jacobian = _directed(message, jacobian, FAR * ROUNDINGS * unit + off)
+        some = fits.nonzero()[:, 0]
+        size = message.norm(dim=-1)
+        number = torch.full((len(some),), row)
+        grid = torch.full((len(some),), off, dtype=torch.float64)
+        whose = torch.full((len(some),), int(group[row]))
+        # In the order of ``_POINT``.
+        columns_of.append((number, whose, logits[some], jacobian[some], message[some], size[some], grid))
+    columns = dict(zip(_POINT, (torch.cat(parts) for parts in zip(*columns_of, strict=True)), strict=True))
+    return _Points(records=records, head=view.model.head, cut=cut, **columns)
+
+
+def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which combinations reach a message's direction, and messages and derivatives in coordinates of logits.
+
+    The slope of any loss with one output is a number, and of several outputs slopes that add up to zero.
+    """
+    places, outputs, cut = jacobian.shape
+    if outputs == 1:
+        square = jacobian[:, 0].square().sum(-1).clamp(min=1e-300)
+        slope = (jacobian[:, 0] @ message) / square
+        apart = (message - slope[:, None] * jacobian[:, 0]).norm(dim=-1)
+        # In the one coordinate that is left, what remains is the slope.
+        return apart <= within * message.norm(), slope[:, None], torch.ones(places, 1, 1, dtype=torch.float64)
+    fits = torch.ones(places, dtype=torch.bool)
+    if cut >= outputs:
+        centred = jacobian - jacobian.mean(1, keepdim=True)
+        gram = centred @ centred.mT
+        gram = gram + 1e-12 * torch.eye(outputs).double() * gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None].clamp(
+            min=1e-30
+        )
+        slope = torch.linalg.solve(gram, centred @ message)
+        fits = (message - (slope[:, None] @ centred)[:, 0]).norm(dim=-1) <= 4 * within * message.norm()
+    return fits, message.expand(places, -1), jacobian
+
+
+def _shapes(points: _Points, form: MessageForm, fine: bool) -> Iterator[MessageForm]:
+    yield form
+    for smoothing in _ANY_SMOOTHING if fine else _SMOOTHINGS:
+        yield replace(form, smoothing=smoothing)
+    for gamma in _ANY_GAMMA if fine else _GAMMAS:
+        yield replace(form, loss="focal", gamma=gamma)
+    if not fine:
+        yield replace(form, loss="squared_chance")
+        yield replace(form, loss="squared")
+
+
+def _candidates(points: _Points, form: MessageForm) -> Iterator[tuple[MessageForm, dict[int, float]]]:
+    """Return forms that many records agree on, the simplest first."""
+    several = len(points.group.unique()) > 1
+    width = max(_FINE, 4 * form.unit)
+    for fine, within in ((False, width), (True, max(width, _COARSE))):
+        shapes = list(_shapes(points, form, fine))
+        for by_round in (False, True) if several else (False,):
+            voted, factors_of_rounds = _voted(points, shapes, by_round, within)
+            if fine and not by_round:
+                voted = _polished(points, voted)
+            yield voted, factors_of_rounds
+    # Any factor is right where there is nothing but a factor.
+    if points.cut == 1:
+        return
+    yield replace(form, scale_of="record", estimated=True), {}
+
+
+class _Agreement(NamedTuple):
+    """The logarithm of a factor that records agree on, and their number."""
+
+    records: int
+    log: float
+
+
+_NOBODY = _Agreement(0, 0.0)
+
+
+def _voted(
+    points: _Points, shapes: Sequence[MessageForm], by_round: bool, within: float = _FINE
+) -> tuple[MessageForm, dict[int, float]]:
+    """Return the form whose factors most records agree on, and the factors of rounds."""
+    group = points.group if by_round else torch.zeros_like(points.group)
+    most, best, best_labels = -1.0, shapes[0], list[dict[int, _Agreement]]()
+    # What each label's records agree on by themselves, and under which smoothing.
+    alone: list[tuple[_Agreement, float]] = [(_NOBODY, 0.0)] * points.gradients(shapes[0]).shape[1]
+    for number, shape in enumerate(shapes):
+        labels = []
+        for label, gradient in enumerate(points.gradients(shape).unbind(1)):
+            factor = factors(gradient, points.message)
+            apart = (factor[:, None] * gradient - points.message).norm(dim=-1)
+            valid = (factor > 0) & (apart <= 4 * FAR * within * points.size)
+            agreed = _agreed(factor[valid].log(), points.record[valid], group[valid], within)
+            labels.append(agreed)
+            common = agreed.get(0, _NOBODY)
+            if shape.loss == "cross_entropy" and common.records > alone[label][0].records:
+                alone[label] = common, float(shape.smoothing)
+        votes = sum(agreement.records for agreed in labels for agreement in agreed.values())
+        # Of equal ones, the simplest, which come first.
+        score = votes - 0.01 * number / len(shapes)
+        if score > most:
+            most, best, best_labels = score, shape, labels
+    if points.head == "sigmoid" and len(shapes) > 1 and not by_round:
+        mixed = _mixed(alone, shapes[0])
+        if mixed is not None and sum(agreement.records for agreement, _ in alone) > most + 1:
+            return mixed, {}
+    return _as_form(best, best_labels, by_round)
+
+
+def _mixed(alone: Sequence[tuple[_Agreement, float]], form: MessageForm) -> MessageForm | None:
+    """Return a form with weights and smoothing, by the factors and soft labels that each label's records agree on."""
+    (first, first_smoothing), (second, second_smoothing) = alone
+    if not first_smoothing or not second_smoothing:
+        return None
+    # Of a soft label t, a class has the share of its weight in the slope: w t / (w t + v (1 - t)).
+    no, yes = math.exp(first.log), math.exp(second.log)
+    parts = (1 - first_smoothing / 2) * no, first_smoothing / 2 * no
+    other_parts = second_smoothing / 2 * yes, (1 - second_smoothing / 2) * yes
+    odds = math.sqrt(parts[1] * other_parts[0] / (parts[0] * other_parts[1]))
+    smoothing = 2 * odds / (1 + odds)
+    weights = parts[0] / (1 - smoothing / 2), other_parts[1] / (1 - smoothing / 2)
+    weighted = replace(form, weights=(1.0, weights[1] / weights[0]), smoothing=smoothing, scale=weights[0])
+    return replace(weighted, estimated=True)
+
+
+def _agreed(logs: Tensor, record: Tensor, group: Tensor, within: float) -> dict[int, _Agreement]:
+    """Return, for each round, the logarithm of a factor that most records agree on; those that stand out."""
+    agreed: dict[int, _Agreement] = {}
+    width = int(record.max()) + 1 if len(record) else 1
+    for number in group.unique().tolist():
+        here = group == number
+        best, tops = _NOBODY, []
+        # Twice, so that no edge of a cell parts those that agree.
+        for shift in (0.0, 0.5):
+            cell = (logs[here] / within + shift).floor().long()
+            # Each record has one vote in a cell.
+            pairs = (cell * width + record[here]).unique()
+            cells, counts = pairs.div(width, rounding_mode="floor").unique(return_counts=True)
+            top = int(counts.argmax())
+            if int(counts[top]) > best.records:
+                best = _Agreement(int(counts[top]), float(logs[here][cell == cells[top]].median()))
+            tops.append(((cells - shift + 0.5) * within, counts))
+        others = [counts[(middle - best.log).abs() > 4 * within] for middle, counts in tops]
+        beside = max(int(counts.max()) if len(counts) else 0 for counts in others)
+        if best.records >= max(_AGREE, _BEYOND * beside):
+            agreed[number] = best
+    return agreed
+
+
+def _as_form(
+    shape: MessageForm, labels: Sequence[dict[int, _Agreement]], by_round: bool
+) -> tuple[MessageForm, dict[int, float]]:
+    """Return a form with the weights of labels, and the factors of rounds in units of it."""
+    rounds = sorted({number for agreed in labels for number in agreed})
+    if not rounds:
+        return replace(shape, estimated=True), {}
+    base = max(labels, key=len)
+    ratios = []
+    for agreed in labels:
+        both = [agreed[number].log - base[number].log for number in agreed if number in base]
+        ratios.append(float(np.exp(np.median(both))) if both else 1.0)
+    by_group = {}
+    for number in rounds:
+        logs = [a[number].log - math.log(r) for a, r in zip(labels, ratios, strict=True) if number in a]
+        by_group[number] = float(np.exp(np.median(logs)))
+    weights = shape.weights
+    if any(abs(math.log(ratio)) >= _SAME for ratio in ratios):
+        declared = shape.weights or (1.0,) * len(labels)
+        weights = tuple(ratio * weight for ratio, weight in zip(ratios, declared, strict=True))
+        # In units of the first class.
+        by_group = {number: factor * weights[0] for number, factor in by_group.items()}
+        weights = tuple(weight / weights[0] for weight in weights)
+    form = replace(shape, weights=weights, estimated=True)
+    if by_round:
+        return replace(form, scale_of="round"), by_group
+    scale = by_group[rounds[0]]
+    return replace(form, scale=scale if abs(scale - 1) > _SAME else 1.0), {}
+
+
+def _polished(points: _Points, form: MessageForm) -> MessageForm:
+    """Return a form whose settings fit best, by least squares on each record's nearest combination."""
+    classes = points.gradients(form).shape[1]
+    weights = form.weights or (1.0,) * classes
+    shaped = "gamma" if form.loss == "focal" else "smoothing"
+
+    def of(values: np.ndarray) -> MessageForm:
+        changed = {shaped: float(np.clip(values[-1], 0.0, 0.95 if shaped == "smoothing" else 20.0))}
+        return replace(form, weights=tuple(np.exp(values[:-1]).tolist()), scale=1.0, **changed)
+
+    values = np.array([*(math.log(w * form.scale) for w in weights), getattr(form, shaped)])
+    for within in _NARROWING:
+        gradients = points.gradients(of(values))
+        apart = (gradients - points.message[:, None]).norm(dim=-1) / points.size[:, None]
+        nearest, label = apart.min(1)
+        least = torch.full((points.records,), torch.inf).double().scatter_reduce(0, points.record, nearest, "amin")
+        some = ((nearest <= least[points.record]) & (nearest <= 3 * within)).nonzero()[:, 0]
+        if len(some) < 2 * len(values):
+            break
+        chosen, labels = points.of(some), label[some]
+
+        def missed(trial: np.ndarray, chosen: _Points = chosen, labels: Tensor = labels) -> np.ndarray:
+            gradients = chosen.gradients(of(trial))[torch.arange(len(labels)), labels]
+            return ((gradients - chosen.message) / chosen.size[:, None]).flatten().numpy()
+
+        values = least_squares(missed, values, loss="soft_l1", f_scale=within, x_scale=0.01).x
+    weights = np.exp(values[:-1])
+    even = bool((np.abs(np.log(weights / weights[0])) < _SAME).all())
+    unit = float(weights[0])
+    polished = replace(of(values), weights=() if even else tuple((weights / unit).tolist()), estimated=True)
+    return replace(polished, scale=unit if abs(unit - 1) > _SAME else 1.0)
+
+
+def _replayed(points: _Points, form: MessageForm, by_group: dict[int, float]) -> float:
+    """Return the share of records that some combination replays, less those replayed at wrong factors."""
+    if not points.records:
+        return 0.0
+    usual = float(np.median(list(by_group.values()))) if by_group else 1.0
+    factor = torch.tensor([by_group.get(n, usual) for n in points.group.tolist()]).double() * form.scale
+    gradients = points.gradients(form)
+    message = points.message / factor[:, None]
+    if form.scale_of == "record":
+        fitted = factors(gradients, message[:, None])
+        apart = (gradients * fitted[..., None] - message[:, None]).norm(dim=-1)
+        near = (apart <= FAR * ROUNDINGS * form.unit * message.norm(dim=-1)[:, None]).any(1)
+        return len(points.record[near].unique()) / points.records
+    within = FAR * ROUNDINGS * form.unit / (1 if form.format == "float32" else FAR)
+    # A slope may be the difference of numbers as large as a label's weight, which are rounded themselves.
+    off = _LOST * max(form.weights or (1.0,)) * points.jacobian.flatten(1).norm(dim=-1)
+    off = (off + (within + points.off) * message.norm(dim=-1))[:, None]
+
+    def share(moved: float) -> float:
+        apart = (gradients - moved * message[:, None]).norm(dim=-1)
+        near = (apart <= moved * off).any(1)
+        return len(points.record[near].unique()) / points.records
+
+    chance = max(share(moved) for moved in _WRONG)
+    return math.nan if chance > RIGHT else (share(1.0) - chance) / (1 - chance)
+
+
+def _of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
+    """Return the form of messages about a number as target: the factor under which numbers are within its bounds.
+
+    The direction of a message tells the cells whatever the loss. Where many messages are the longest that their
+    direction allows, to rounding, the loss is Huber's. Of usual factors, that counts under which most of the numbers
+    are possible, and which is nearest to 1 among these.
+    """
+    points = _all_points([view], space, [group])
+    if points is None or not points.records:
+        return _declared(view, PLAIN, math.nan, False)
+    outputs, slope = points.logits[:, 0], points.message[:, 0]
+    replayed = len(points.record.unique()) / points.records
+    most = float(slope.abs().max()) if len(slope) else 0.0
+    longest = (slope.abs() >= most * (1 - 1e-4)) & (slope != 0)
+    huber = len(points.record[longest].unique()) >= max(_AGREE, (1 - RIGHT) * points.records)
+    ratios = sorted(_USUAL_FACTORS | {float(view.behind.max()), 1 / float(view.behind.max())}, key=_distance_from_unit)
+
+    def possible(factor: float) -> float:
+        number = outputs - slope / (factor if huber else 2 * factor)
+        return len(points.record[(number.abs() <= 1 + _BOUND) | (longest & huber)].unique()) / points.records
+
+    # A factor that is too large moves no number out of the bounds, so that larger ones need a reason.
+    usual = possible(1.0)
+    factor = 1.0 if usual >= RIGHT else next((f for f in ratios if possible(f) >= RIGHT), 1.0)
+    if possible(factor) < RIGHT:
+        replayed = min(replayed, usual)
+    plain = factor == 1 and not huber
+    form = (
+        PLAIN if plain else MessageForm("huber" if huber else "squared", delta=max(most, 1e-9) / factor, scale=factor)
+    )
+    form = form if plain else replace(form, estimated=True)
+    return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed)
+
+
+def _distance_from_unit(factor: float) -> float:
+    return abs(math.log(factor))
+
+
+def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
+    """Return the share of some records that a combination replays under one of the masks that are tried."""
+    some = view.of(view.gradient.any(1).nonzero()[:_FEWEST, 0])
+    some = replace(some, model=replace(some.model, form=replace(form, training=True)))
+    if space.size > MOST:
+        return 0.0
+    shares = []
+    for factor in (1.0, _WRONG[1]):
+        moved = replace(some, gradient=some.gradient * factor)
+        _, apart = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0))
+        shares.append(float((apart <= FAR * rounding(moved.own_gradient, form).double().cpu()).double().mean()))
+    return (shares[0] - shares[1]) / max(1 - shares[1], 1e-9)
+
+
+def _unexplained(view: CutView, space: Space, form: MessageForm) -> float:
+    """Return the noise, in units of a message's norm, at which messages that nothing replays are likeliest."""
+    some = view.of(view.gradient.any(1).nonzero()[: 2 * _FEWEST, 0])
+    respond, places = responder(some.model), torch.arange(space.size)
+    places = places[: max(1, _NUMBERS // (some.model.outputs * (some.cut.shape[1] + 1)))]
+    cells, squares = respond.of_cells(space.cells(places).to(some.cut)), []
+    for row in range(some.records):
+        at = torch.tensor([row])
+        answer = candidate_gradients(some.model, *respond.responses(respond.of_cut(some.cut[at]).across(), cells))
+        message = some.own_gradient[row]
+        squares.append(((answer - message).square().sum(-1) / message.square().sum()).flatten().double().cpu())
+    apart, cut = torch.stack(squares), some.cut.shape[1]
+
+    def likelihood(noise: float) -> float:
+        return float((-apart / (2 * noise**2)).logsumexp(1).mean()) - cut * math.log(noise)
+
+    return max((_USUAL * 10 ** (k / 4) for k in range(21)), key=likelihood)
+
+
+def _all_groups(
+    views: Sequence[CutView], space: Space, groups: Sequence[Tensor], form: MessageForm, known: dict[int, float]
+) -> dict[int, float]:
+    """Return the factors of all rounds, those that are not known yet from their own records."""
+    by_group = dict(known)
+    for view, group in zip(views, groups, strict=True):
+        for number in group.unique().tolist():
+            if number in by_group:
+                continue
+            some = (group == number).nonzero()[:, 0]
+            points = _all_points([view.of(some)], space, [group[some]])
+            if points is not None:
+                by_group |= _voted(points, [replace(form, scale=1.0)], True)[1]
+    return by_group
+
+
+def in_form(views: Sequence[CutView], knowledge: CutKnowledge, space: Space) -> list[CutView]:
+    """Return views whose model has the form of the messages, and whose own gradients are those of its loss."""
+    if knowledge.form is not None and knowledge.form in (PLAIN, views[0].model.form):
+        # Plain, or undone already.
+        return list(views)
+    declared = knowledge.form
+    if declared is None and not knowledge.defense.bare:
+        # What a defense leaves of a message tells nothing of its form.
+        declared = PLAIN
+    fitted = fitted_messages(views, space, declared)
+    return [messages.undone(view) for messages, view in zip(fitted, views, strict=True)]

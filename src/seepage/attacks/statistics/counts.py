@@ -1,0 +1,105 @@
+"""Reading of a site's whole table from the sums of Newton steps: whole numbers of records of each pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seepage import kernel
+from seepage.attacks.statistics.outcomes import outcomes_of
+from seepage.attacks.statistics.solving import SolvedCounts, solve
+from seepage.baselines.statistics import LikeliestTable
+from seepage.registry import attacks
+from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import NOT_TRIED
+from seepage.wire.statistics import NewtonMessage, NewtonView, StatisticsGuess, StatisticsKnowledge, totals_of
+
+
+@attacks.register("counts", "statistics")
+@dataclass(frozen=True)
+class Counts:
+    """Reads how many records of a site have each pattern of categories, which its sums are linear in.
+
+    Source: our own; in the line of database reconstruction (Dinur and Nissim 2003; Garfinkel, Abowd and Martindale
+    2018), here from sums whose weights change with the coefficients of each iteration.
+
+    Patterns that the first message's cross tables exclude are left out. Least squares without negatives, then whole
+    numbers by integer programming, give the numbers of the others. Outcomes of the patterns follow from the equations
+    that they are in, and from the model where these leave them open. What is proved is for ``seepage.kernel`` to say.
+
+    Args:
+        seconds: time after which no further bounds of single patterns are sought.
+    """
+
+    seconds: float = 20.0
+
+    def __call__(self, view: NewtonView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
+        """Return the guess; by a victim's seed, ties between patterns and outcomes are dealt out."""
+        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
+        return StatisticsGuess(
+            torch.from_numpy(np.stack([r.cells for r in read])),
+            labels=torch.from_numpy(np.stack([r.labels for r in read])),
+            proofs=tuple(r.proof for r in read),
+            regime=tuple(r.regime for r in read),
+            facts=tuple(r.facts for r in read),
+        )
+
+    def _read(self, message: NewtonMessage, knowledge: StatisticsKnowledge, seed: int) -> _Read:
+        schema = knowledge.schema
+        sent = totals_of(message, schema)
+        try:
+            solved = solve(sent, self.seconds)
+        except kernel.RefusedError as error:
+            table = LikeliestTable()(NewtonView((message,)), knowledge, [seed])
+            assert table.labels is not None
+            proof = kernel.nothing(message.records, len(schema.columns), str(error))
+            return _Read(table.cells[0].numpy(), table.labels[0].numpy(), proof, f"{NOT_TRIED}{error}", {})
+        codes = np.stack([np.array(levels)[solved.patterns[:, i]] for i, levels in enumerate(message.levels)], axis=1)
+        numbers = solved.counts.astype(int)
+        cells = _records(codes, numbers, message.records)
+        labels = np.full(message.records, np.nan)
+        if isinstance(schema.target, Discrete):
+            labels[: int(numbers.sum())] = outcomes_of(message, schema, solved)[: message.records]
+        proof = kernel.nothing(message.records, len(schema.columns), f"{solved.by} does not have the sums")
+        if solved.fits:
+            proof = kernel.certify_counts(sent, torch.from_numpy(cells), torch.from_numpy(solved.multipliers))
+        facts = {
+            "patterns": float(len(numbers)),
+            "rank": float(solved.rank),
+            "occupied": float((numbers > 0).sum()),
+            **_singled_out(sent, solved),
+        }
+        return _Read(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read of one message."""
+
+    cells: np.ndarray
+    labels: np.ndarray
+    proof: kernel.Certified
+    regime: str
+    facts: dict[str, float]
+
+
+def _records(codes: np.ndarray, numbers: np.ndarray, records: int) -> np.ndarray:
+    """Return records, NaN where the numbers add up to fewer."""
+    cells = np.full((records, codes.shape[1]), np.nan)
+    rows = np.repeat(codes, numbers, axis=0)[:records]
+    cells[: len(rows)] = rows
+    return cells
+
+
+def _singled_out(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:
+    """Return the share of records whose pattern is proved to be theirs alone."""
+    if not solved.fits or sent.defense != "none":
+        return {"singled_out": 0.0}
+    try:
+        _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
+    except kernel.RefusedError:
+        return {"singled_out": 0.0}
+    return {"singled_out": float(((low == 1) & (high == 1)).sum()) / sent.records}

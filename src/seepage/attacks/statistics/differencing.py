@@ -1,0 +1,68 @@
+"""Reading of the records that are in one run of published tables and not in another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seepage import kernel
+from seepage.attacks.statistics.solving import solve
+from seepage.baselines.statistics import LikeliestTable
+from seepage.registry import attacks
+from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import NOT_TRIED
+from seepage.wire.statistics import StatisticsGuess, StatisticsKnowledge, TablesMessage, TablesView
+
+
+@attacks.register("differencing", "statistics")
+@dataclass(frozen=True)
+class Differencing:
+    """Reads the records by which two runs of the same tables differ, such as a patient who joined.
+
+    Source: the difference attack of statistical disclosure control (Denning, Denning and Schwartz 1979).
+
+    The difference of two runs is the tables of these records alone. Whole numbers of each pattern follow as in
+    ``counts``. Numbers that one of the runs leaves out are open between none and all.
+
+    Args:
+        seconds: time for one message.
+    """
+
+    seconds: float = 5.0
+
+    def __call__(self, view: TablesView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
+        """Return the guess; by a victim's seed, records are drawn where nothing follows."""
+        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
+        cells, labels, proofs, regimes = zip(*read, strict=True)
+        return StatisticsGuess(
+            torch.from_numpy(np.stack(cells)),
+            labels=torch.from_numpy(np.stack(labels)),
+            proofs=tuple(proofs),
+            regime=tuple(regimes),
+        )
+
+    def _read(
+        self, message: TablesMessage, knowledge: StatisticsKnowledge, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, str]:
+        target = knowledge.schema.target
+        assert isinstance(target, Discrete)
+        width = len(knowledge.schema.columns)
+        try:
+            whole = solve(message.totals(knowledge.schema, labels=True), self.seconds)
+            alone = solve(message.totals(knowledge.schema), self.seconds)
+        except kernel.RefusedError as error:
+            drawn = LikeliestTable()(TablesView((message,)), knowledge, [seed])
+            assert drawn.labels is not None
+            nothing = kernel.nothing(message.changed, width, str(error))
+            return drawn.cells[0].numpy(), drawn.labels[0].numpy(), nothing, f"{NOT_TRIED}{error}"
+        rows = np.repeat(whole.patterns, whole.counts.astype(int), axis=0)[: message.changed]
+        cells = np.full((message.changed, width), np.nan)
+        labels = np.full(message.changed, np.nan)
+        codes = [np.array(levels)[rows[:, i]] for i, levels in enumerate(message.levels)]
+        cells[: len(rows)], labels[: len(rows)] = np.stack(codes, axis=1), rows[:, -1]
+        sent = message.totals(knowledge.schema)
+        proof = kernel.certify_counts(sent, torch.from_numpy(cells), torch.from_numpy(alone.multipliers))
+        return cells, labels, proof, whole.by

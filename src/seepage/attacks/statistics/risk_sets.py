@@ -1,0 +1,104 @@
+"""Reading of records from the risk-set sums of a survival model: differences of sums at neighbouring event times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seepage import kernel
+from seepage.attacks.statistics.solving import solve
+from seepage.baselines.statistics import LikeliestTable
+from seepage.registry import attacks
+from seepage.wire.statistics import RiskSetMessage, RiskSetView, StatisticsGuess, StatisticsKnowledge, totals_of
+
+# What a site's additions may lose of sums, as the kernel counts it.
+_DOUBLE = 2.0**-53
+
+
+@attacks.register("risk_sets", "statistics")
+@dataclass(frozen=True)
+class RiskSets:
+    """Reads the records that leave a risk set, from the difference of the sums at neighbouring event times.
+
+    Source: our own.
+
+    Where one record leaves, the difference at coefficients of zero is that record: its design row, and its products.
+    Where several leave together, their patterns are read from the differences of all iterations as the attack
+    ``counts`` reads those of a site. A record whose time is an event time of its site has the event where all that
+    leave there have it. Records that leave before the first event are in no risk set, and stay guesses.
+
+    Args:
+        most: largest number of records that leave together and are told apart.
+        seconds: time for the records of one group.
+    """
+
+    most: int = 60
+    seconds: float = 2.0
+
+    def __call__(self, view: RiskSetView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
+        """Return the guess; by a victim's seed, records are drawn that no difference tells."""
+        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
+        cells, labels, proofs, facts = zip(*read, strict=True)
+        return StatisticsGuess(
+            torch.from_numpy(np.stack(cells)),
+            labels=torch.from_numpy(np.stack(labels)),
+            proofs=tuple(proofs),
+            regime=tuple(f"{int(f['left_alone'])} records leave a risk set alone" for f in facts),
+            facts=tuple(facts),
+        )
+
+    def _read(
+        self, message: RiskSetMessage, knowledge: StatisticsKnowledge, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, dict[str, float]]:
+        guess = LikeliestTable()(RiskSetView((message,)), knowledge, [seed])
+        assert guess.labels is not None
+        drawn, outcomes = guess.cells[0].numpy(), guess.labels[0].numpy()
+        cells, labels, groups, alone = [], [], [], 0
+        for sums, number, events, off in leavers(message):
+            if number > self.most:
+                continue
+            sent = totals_of(message.group(sums, number), knowledge.schema, off=off)
+            try:
+                solved = solve(sent, self.seconds)
+            except kernel.RefusedError:
+                continue
+            codes = np.stack([np.array(own)[solved.patterns[:, i]] for i, own in enumerate(message.levels)], axis=1)
+            rows = np.repeat(codes, solved.counts.astype(int), axis=0).astype(float)
+            if len(rows) != number:
+                continue
+            cells.append(rows)
+            labels.append(_outcomes(number, events))
+            groups.append((sent, torch.from_numpy(rows), torch.from_numpy(solved.multipliers)))
+            alone += number == 1
+        known = sum(map(len, cells))
+        rest = max(message.records - known, 0)
+        proof = kernel.certify_groups(groups, rest)
+        whole = np.concatenate([*cells, drawn[:rest]])[: message.records]
+        outcomes = np.concatenate([*labels, outcomes[:rest]])[: message.records]
+        if not groups:
+            proof = kernel.nothing(message.records, len(knowledge.schema.columns), proof.doubt)
+        facts = {"left_alone": float(alone), "told_apart": float(known), "singled_out": alone / message.records}
+        return whole, outcomes, proof, facts
+
+
+def leavers(message: RiskSetMessage) -> Iterator[tuple[list[np.ndarray], int, int, float]]:
+    """Yield what leaves the risk set after each event time: sums of each iteration, records, events, and their error.
+
+    The last risk set leaves as a whole.
+    """
+    last = len(message.times) - 1
+    for k in range(last + 1):
+        sums = [step.sums[k] - (step.sums[k + 1] if k < last else 0.0) for step in message.steps]
+        number = round(float(sums[0][0, 0]))
+        if number > 0:
+            largest = max(float(step.sums[k][0, 0]) for step in message.steps)
+            off = 2 * (message.records + 64 + 8 * len(message.levels)) * _DOUBLE * largest
+            yield sums, number, round(float(message.events[k])), off + message.rounded
+
+
+def _outcomes(number: int, events: int) -> np.ndarray:
+    """Return outcomes of records that leave together, as many with an event as there were: which is not known."""
+    return np.concatenate([np.ones(min(events, number)), np.zeros(number - min(events, number))])

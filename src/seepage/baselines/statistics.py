@@ -1,0 +1,221 @@
+"""Baselines of federated statistics: what single columns, cross tables and the likeliest table tell of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from seepage import kernel
+from seepage.baselines.random import Random
+from seepage.registry import baselines
+from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.statistics import (
+    NewtonMessage,
+    RiskSetMessage,
+    StatisticsKnowledge,
+    StatisticsMessage,
+    StatisticsView,
+    TablesMessage,
+    totals_of,
+)
+
+Tables = list[list[np.ndarray]]
+# Rounds of proportional fitting, and the most patterns that it is carried out on.
+_ROUNDS, _MOST = 60, 20_000
+
+
+def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tables | None:
+    """Return the cross tables of every two columns that the first message publishes, None where it publishes none.
+
+    At coefficients of zero all weights are alike, so that its information is these tables, as in a start from outcomes
+    of two classes. Other starts weight each record by its outcome; these tables are then taken for those of all. Of a
+    survival model they are those of the records at risk at first, and of tables those of the first run.
+    """
+    if isinstance(message, TablesMessage):
+        return _of_run(message)
+    if any(message.noise) or not message.steps:
+        return None
+    if isinstance(message, RiskSetMessage):
+        tables = published(message.first, knowledge)
+        scale = message.records / max(message.first.records, 1)
+        return None if tables is None else [[table * scale for table in row] for row in tables]
+    sent = totals_of(message, knowledge.schema)
+    try:
+        whole = kernel.cross_tables(sent)
+    except kernel.RefusedError:
+        return None
+    if whole is not None:
+        return [[table.numpy() for table in row] for row in whole]
+    return _of_first(message)
+
+
+def _size(message: StatisticsMessage) -> int:
+    """Return the number of attacked records."""
+    return message.changed if isinstance(message, TablesMessage) else message.records
+
+
+def _of_run(message: TablesMessage) -> Tables:
+    """Return the tables of the first run, for as many records as were added; none for numbers that were left out."""
+    number, scale = len(message.levels), message.changed / message.records
+    tables = {pair: np.nan_to_num(np.maximum(table, 0)) * scale for pair, table in message.before.items()}
+    single = [np.diag(tables[i, number].sum(1)) for i in range(number)]
+    return [
+        [single[i] if i == j else tables[i, j] if i < j else tables[j, i].T for j in range(number)]
+        for i in range(number)
+    ]
+
+
+def _of_first(message: NewtonMessage) -> Tables:
+    """Return the tables of the first information, whatever its weights, for as many records as there are."""
+    information = message.steps[0].information
+    begin, shown = 1, []
+    for levels in message.levels:
+        rows = np.zeros((len(levels), len(information)))
+        rows[0, 0] = 1
+        rows[0, begin : begin + len(levels) - 1] = -1
+        rows[np.arange(1, len(levels)), begin + np.arange(len(levels) - 1)] = 1
+        shown.append(rows)
+        begin += len(levels) - 1
+    scale = message.records / max(float(information[0, 0]), 1e-300)
+    return [[np.maximum(left @ information @ right.T * scale, 0) for right in shown] for left in shown]
+
+
+class _FromTables:
+    """A baseline that draws records from cross tables."""
+
+    def __call__(self, view: StatisticsView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guess; records are drawn by the victim's seed."""
+        cells, labels = [], []
+        for message, seed in zip(view.messages, seeds, strict=True):
+            generator = np.random.default_rng([seed, 2])
+            tables = published(message, knowledge)
+            if tables is None:
+                drawn = Random()(replace(view, messages=(message,)), knowledge, [seed])
+                cells.append(drawn.cells[0].numpy())
+            else:
+                places = self._places(tables, message, generator)
+                codes = [np.array(levels)[places[:, i]] for i, levels in enumerate(message.levels)]
+                cells.append(np.stack(codes, axis=1).astype(float))
+            labels.append(_outcomes(message, knowledge, generator))
+        return RecordsGuess(torch.from_numpy(np.stack(cells)), labels=torch.from_numpy(np.stack(labels)))
+
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
+
+def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, generator: np.random.Generator) -> np.ndarray:
+    """Return outcomes that are dealt out with the share of each in the public rows."""
+    target = knowledge.schema.target
+    if not isinstance(target, Discrete):
+        return np.full(_size(message), np.nan)
+    shares = knowledge.label_shares if knowledge.label_shares is not None else np.full(target.width, 1 / target.width)
+    return generator.permutation(np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message))))
+
+
+def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:
+    """Return whole numbers near some, with a total, by largest remainders.
+
+    Example:
+        >>> _whole(np.array([1.5, 0.9, 0.6]), 3).tolist()
+        [1, 1, 1]
+    """
+    floor = np.floor(expected + 1e-9).astype(int)
+    order = np.argsort(floor - expected, kind="stable")
+    for k in range(total - int(floor.sum())):
+        floor[order[k % len(order)]] += 1
+    return floor
+
+
+@baselines.register("own_marginals", "statistics")
+@dataclass(frozen=True)
+class OwnTotals(_FromTables):
+    """Records whose columns have the site's own counts of every level; columns are unlinked."""
+
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
+        columns = []
+        for i, levels in enumerate(message.levels):
+            counts = _whole(tables[i][i].diagonal(), _size(message))
+            columns.append(generator.permutation(np.repeat(np.arange(len(levels)), counts)[: _size(message)]))
+        return np.stack(columns, axis=1)
+
+
+@baselines.register("cross_tables", "statistics")
+@dataclass(frozen=True)
+class CrossTables(_FromTables):
+    """Records that follow a tree of the published cross tables of two columns, those that tell most of each other.
+
+    Source: Chow and Liu 1968.
+    """
+
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
+        number = len(tables)
+        shared = np.array([[_information(tables[i][j]) for j in range(number)] for i in range(number)])
+        places = np.zeros((_size(message), number), dtype=int)
+        counts = _whole(tables[0][0].diagonal(), _size(message))
+        places[:, 0] = np.repeat(np.arange(len(counts)), counts)[: _size(message)]
+        known = [0]
+        while len(known) < number:
+            rest = [j for j in range(number) if j not in known]
+            parent, child = max(((i, j) for i in known for j in rest), key=lambda pair: shared[pair])
+            for level in range(tables[parent][child].shape[0]):
+                here = np.flatnonzero(places[:, parent] == level)
+                row = tables[parent][child][level]
+                if len(here):
+                    shares = _whole(row / max(float(row.sum()), 1e-300) * len(here), len(here))
+                    places[here, child] = generator.permutation(np.repeat(np.arange(len(row)), shares)[: len(here)])
+            known.append(child)
+        return places
+
+
+def _information(table: Float[np.ndarray, "level level"]) -> float:
+    """Return the mutual information of two columns, in nats."""
+    joint = table / max(float(table.sum()), 1e-300)
+    apart = joint.sum(1)[:, None] * joint.sum(0)[None]
+    some = joint > 0
+    return float((joint[some] * np.log(joint[some] / apart[some])).sum())
+
+
+@baselines.register("likeliest_table", "statistics")
+@dataclass(frozen=True)
+class LikeliestTable(_FromTables):
+    """Records of the likeliest table that has the published cross tables of every two columns.
+
+    The table of largest entropy, by proportional fitting (Deming and Stephan 1940), in whole numbers. With more than
+    20,000 patterns a tree of cross tables stands for it.
+    """
+
+    def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
+        patterns = _possible(tables)
+        if patterns is None:
+            return CrossTables()._places(tables, message, generator)
+        number = np.ones(len(patterns))
+        for _ in range(_ROUNDS):
+            for i in range(len(tables)):
+                for j in range(i):
+                    place = patterns[:, i] * tables[j][j].shape[0] + patterns[:, j]
+                    have = np.bincount(place, number, tables[i][j].size)
+                    number *= (tables[i][j].ravel() / np.maximum(have, 1e-300))[place]
+        number *= _size(message) / max(float(number.sum()), 1e-300)
+        counts = _whole(number, _size(message))
+        return np.repeat(patterns, counts, axis=0)[: _size(message)]
+
+
+def _possible(tables: Tables) -> np.ndarray | None:
+    """Return the patterns without two levels that never meet; None where there are too many."""
+    patterns = np.zeros((1, 0), dtype=int)
+    for i in range(len(tables)):
+        width = tables[i][i].shape[0]
+        if len(patterns) * width > 4 * _MOST:
+            return None
+        level = np.tile(np.arange(width), len(patterns))
+        patterns = np.concatenate([np.repeat(patterns, width, axis=0), level[:, None]], axis=1)
+        possible = np.ones(len(patterns), dtype=bool)
+        for j in range(i + 1):
+            possible &= tables[j][i][patterns[:, j], level] > 1e-9
+        patterns = patterns[possible]
+    return patterns if 0 < len(patterns) <= _MOST else None

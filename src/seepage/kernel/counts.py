@@ -1,0 +1,479 @@
+"""Proofs about sums of known functions of categories: bounds of how many records of a site have each pattern.
+
+A record adds to each sum what its categories say, so that sums are linear in the whole numbers of records of each
+pattern. Any combination of these equations, given as multipliers, bounds every number from both sides. The kernel takes
+multipliers from anywhere, since wrong ones bound nothing, and rounds what they bound to whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seepage.kernel.statement import Certified, EncodedColumn, RefusedError, nothing
+
+# The unit roundoff of double precision, in which sites add up, and roundings of one record's contribution.
+DOUBLE = 2.0**-53
+_ROUNDINGS = 64.0
+# More patterns than these are not listed.
+MOST_PATTERNS = 200_000
+# Share of a record that bounds may err by before they are rounded to whole numbers.
+_SAME = 1e-6
+_ROUNDS = 3
+
+
+class Step(NamedTuple):
+    """Sums that a site sends at public coefficients; None is what it does not send.
+
+    ``coefficients`` are None where the step starts from the outcomes themselves, see ``contributions``; ``mean`` is the
+    mean of the site's outcomes, where it sends that.
+    """
+
+    coefficients: tuple[float, ...] | None
+    information: Tensor | None = None
+    score: Tensor | None = None
+    right: Tensor | None = None
+    deviance: float | None = None
+    dispersion: float | None = None
+    mean: float | None = None
+
+
+class CountTable(NamedTuple):
+    """Numbers of records by the categories of some columns; NaN where a number below ``minimum`` was left out."""
+
+    columns: tuple[int, ...]
+    counts: Tensor
+    minimum: int = 0
+
+
+class Totals(NamedTuple):
+    """Sums of a site, and how they came about as far as that is public.
+
+    Attributes:
+        columns: columns with their categories, in the order of the design.
+        levels: for each column, codes of the categories that records have; the first is the reference.
+        family: ``binomial``, ``gaussian`` or ``poisson``, with its canonical link.
+        records: number of records behind the sums.
+        labels: values of the outcome, where a pattern has one; None where patterns are those of the columns alone.
+        rounded: distance of neighbouring values that can be sent, 0 for double precision.
+        off: by how much sums may be off beyond that, such as differences of larger ones.
+        defense: name of what changed the sums otherwise.
+    """
+
+    columns: tuple[EncodedColumn, ...]
+    levels: tuple[tuple[int, ...], ...]
+    family: str
+    records: int
+    steps: tuple[Step, ...] = ()
+    tables: tuple[CountTable, ...] = ()
+    labels: tuple[float, ...] | None = None
+    rounded: float = 0.0
+    defense: str = "none"
+    off: float = 0.0
+
+    def describe(self) -> tuple[str, ...]:
+        """Return as sentences what a statement about these sums is conditional on."""
+        each = ", ".join(column.name for column in self.columns)
+        exact = "double precision" if not self.rounded else f"multiples of {self.rounded:g}"
+        return (
+            f"The sums are those of exactly {self.records} records, each of weight 1 and the same in every iteration.",
+            f"The model is {self.family} with its canonical link and no offset; sums were sent in {exact}.",
+            f"Every record has one of the levels of the model in each column: {each}.",
+        )
+
+
+class Equations(NamedTuple):
+    """Sums over patterns: ``matrix`` (equation, pattern), and values with the most that they may be off by."""
+
+    matrix: Tensor
+    values: Tensor
+    slack: Tensor
+
+
+def design(sent: Totals, patterns: Tensor) -> Tensor:
+    """Return design rows (pattern, coefficient): 1, then one entry for each level but the first of each column."""
+    parts = [torch.ones(len(patterns), 1, dtype=torch.float64)]
+    for i, levels in enumerate(sent.levels):
+        parts.append(torch.nn.functional.one_hot(patterns[:, i], len(levels))[:, 1:].double())
+    return torch.cat(parts, 1)
+
+
+def contributions(
+    family: str, rows: Tensor, labels: Tensor, coefficients: Sequence[float] | None, mean: float | None = None
+) -> dict[str, Tensor]:
+    """Return what one record of each pattern adds to the sums of a step, by their names.
+
+    The information is x x^T w, the score x (y - mu), the right side x w z. Without coefficients the step starts from
+    the outcomes as statsmodels does: mu = (y + 1/2) / 2 with two classes, else (y + mean) / 2.
+    """
+    if coefficients is None:
+        eta, mu, weight = _start(family, labels, mean)
+    else:
+        eta = rows @ torch.tensor(coefficients, dtype=torch.float64)
+        mu, weight = _mean(family, eta)
+    over = torch.triu_indices(rows.shape[1], rows.shape[1])
+    squares = rows[:, over[0]] * rows[:, over[1]]
+    return {
+        "information": (squares * weight[:, None]).T,
+        "score": (rows * (labels - mu)[:, None]).T,
+        "right": (rows * (weight * eta + labels - mu)[:, None]).T,
+        "deviance": _deviance(family, labels, eta, mu)[None],
+        "dispersion": ((labels - mu).square() / weight)[None],
+    }
+
+
+def _mean(family: str, eta: Tensor) -> tuple[Tensor, Tensor]:
+    if family == "binomial":
+        return torch.sigmoid(eta), torch.sigmoid(eta) * torch.sigmoid(-eta)
+    if family == "poisson":
+        return eta.exp(), eta.exp()
+    return eta, torch.ones_like(eta)
+
+
+def _start(family: str, labels: Tensor, mean: float | None) -> tuple[Tensor, Tensor, Tensor]:
+    if family == "binomial":
+        mu = (labels + 0.5) / 2
+        return torch.log(mu / (1 - mu)), mu, mu * (1 - mu)
+    if mean is None:
+        raise RefusedError("the mean of the outcomes that the first step starts from is not known")
+    mu = (labels + mean) / 2
+    return (mu.log(), mu, mu) if family == "poisson" else (mu, mu, torch.ones_like(mu))
+
+
+def _deviance(family: str, labels: Tensor, eta: Tensor, mu: Tensor) -> Tensor:
+    if family == "binomial":
+        return 2 * (torch.nn.functional.softplus(eta) - labels * eta)
+    if family == "poisson":
+        return 2 * (torch.xlogy(labels, labels) - labels * eta - labels + mu)
+    return (labels - mu).square()
+
+
+def _like_weight(family: str, step: Step) -> float | None:
+    """Return the weight of all records in a step; None where they differ."""
+    if step.coefficients is not None and (family == "gaussian" or not any(step.coefficients)):
+        return float(_mean(family, torch.zeros(1, dtype=torch.float64))[1])
+    if step.coefficients is None:
+        return {"binomial": 3 / 16, "gaussian": 1.0}.get(family)
+    return None
+
+
+def _pairs(sent: Totals) -> list[list[tuple[Tensor, Tensor]]] | None:
+    """Return the products of every two columns' levels, and what each may be off by; None without like weights.
+
+    All weights are alike at coefficients of 0, and in a start from the outcomes of two classes, so that the information
+    is the cross tables themselves.
+    """
+    alike = (s for s in sent.steps if s.information is not None and _like_weight(sent.family, s) is not None)
+    first = next(alike, None)
+    weight = None if first is None else _like_weight(sent.family, first)
+    if first is None or first.information is None or weight is None:
+        return None
+    products = first.information.double() / weight
+    slack = (sent.off + sent.rounded / 2 + (sent.records + _ROUNDINGS) * DOUBLE * sent.records) / weight
+    begin, above = 1, []
+    for levels in sent.levels:
+        shown = torch.zeros(len(levels), len(products), dtype=torch.float64)
+        shown[:, begin : begin + len(levels) - 1][1:] = torch.eye(len(levels) - 1, dtype=torch.float64)
+        shown[0, 0] = 1
+        shown[0, begin : begin + len(levels) - 1] = -1
+        above.append(shown)
+        begin += len(levels) - 1
+    off = [shown.abs().sum(1) for shown in above]
+    return [
+        [(left @ products @ right.T, slack * off[i][:, None] * off[j]) for j, right in enumerate(above)]
+        for i, left in enumerate(above)
+    ]
+
+
+def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
+    """Return the numbers of records by the levels of every two columns; None where no message tells them.
+
+    Raises:
+        RefusedError: they are no whole numbers that belong to the declared records.
+    """
+    pairs = _pairs(sent)
+    if pairs is None or max(float(off.max()) for row in pairs for _, off in row) >= 0.5:
+        return None
+    whole = [[table.round() for table, _ in row] for row in pairs]
+    apart = any(
+        bool(((table - number).abs() > off).any())
+        for row, numbers in zip(pairs, whole, strict=True)
+        for (table, off), number in zip(row, numbers, strict=True)
+    )
+    least = min(float(number.min()) for row in whole for number in row)
+    total = {float(number.sum()) for row in whole for number in row}
+    if apart or least < 0 or total != {float(sent.records)}:
+        raise RefusedError("the first message is not that of the declared records and levels")
+    return whole
+
+
+def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
+    """Return all patterns (pattern, column) that records may have, and the most records of each.
+
+    Where cross tables are known, patterns with levels that no record has together are left out. A pattern with an
+    outcome has its place among the declared values as the last entry.
+
+    Raises:
+        RefusedError: there are more patterns than are listed.
+    """
+    cross_tables(sent)
+    pairs = _pairs(sent)
+    found = torch.zeros(1, 0, dtype=torch.long)
+    most = torch.tensor([sent.records], dtype=torch.float64)
+    for i, levels in enumerate(sent.levels):
+        if len(found) * len(levels) > 4 * MOST_PATTERNS:
+            raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")
+        level = torch.arange(len(levels)).repeat(len(found))
+        found = torch.cat([found.repeat_interleave(len(levels), 0), level[:, None]], 1)
+        most = most.repeat_interleave(len(levels))
+        for j in range(i + 1 if pairs is not None else 0):
+            assert pairs is not None
+            table, off = pairs[j][i]
+            most = torch.minimum(most, (table + off + _SAME).floor()[found[:, j], level])
+        for table in sent.tables:
+            if max(table.columns) == i:
+                number = table.counts.double()[tuple(found[:, column] for column in table.columns)]
+                most = torch.minimum(most, (number + sent.rounded / 2 + _SAME).floor().nan_to_num(sent.records))
+        found, most = found[most > 0], most[most > 0]
+        if len(found) > MOST_PATTERNS:
+            raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")
+    if sent.labels is not None:
+        several = len(sent.labels)
+        outcome = torch.arange(several).repeat(len(found))
+        found = torch.cat([found.repeat_interleave(several, 0), outcome[:, None]], 1)
+        most = most.repeat_interleave(several)
+    return found, most
+
+
+def equations(sent: Totals, patterns: Tensor) -> Equations:
+    """Return the equations of all sums, those of outcomes' parts left out where patterns have none.
+
+    The score's and the deviance's outcomes cancel in differences of two steps. The first equation is the number of
+    records.
+    """
+    rows = design(sent, patterns)
+    labels = torch.zeros(len(rows), dtype=torch.float64)
+    if sent.labels is not None:
+        labels = torch.tensor(sent.labels, dtype=torch.float64)[patterns[:, -1]]
+    system = _System(sent, [torch.ones(1, len(rows), dtype=torch.float64)], [torch.tensor([float(sent.records)])])
+    reference = None
+    for step in sent.steps:
+        if step.coefficients is None and (step.mean is None or sent.labels is None) and sent.family != "binomial":
+            continue
+        parts = contributions(sent.family, rows, labels, step.coefficients, step.mean)
+        system.reach = _reach(step, rows)
+        if step.information is not None:
+            over = torch.triu_indices(rows.shape[1], rows.shape[1])
+            # An entry of 0 or 1 is its own square, and two levels of a column exclude each other.
+            apart = _apart(sent)[over[0], over[1]]
+            system.add(parts["information"][apart], step.information.double()[over[0], over[1]][apart])
+        reference = _outcomes(system, step, parts, reference)
+    for table in sent.tables:
+        _add_table(system, table, patterns)
+    return system.joined()
+
+
+def _apart(sent: Totals) -> Tensor:
+    """Return which entries of the information are no copies of others: those of two columns."""
+    column = torch.tensor([0, *(i + 1 for i, levels in enumerate(sent.levels) for _ in levels[1:])])
+    apart = column[:, None] != column[None, :]
+    apart[0, 0] = True
+    return apart
+
+
+class _System:
+    """Equations as they are gathered."""
+
+    def __init__(self, sent: Totals, matrix: list[Tensor], values: list[Tensor]) -> None:
+        self.sent, self.matrix, self.values = sent, matrix, [value.double() for value in values]
+        self.slack, self.reach = [torch.zeros(1, dtype=torch.float64)], 0.0
+
+    def bound(self, matrix: Tensor, values: Tensor) -> Tensor:
+        """Return by how much sums of contributions may be off: of double precision, and of what is sent of them."""
+        n = self.sent.records
+        largest = n * matrix.abs().amax(1)
+        size = torch.where((matrix >= 0).all(1), torch.minimum(values.abs() * 1.01, largest), largest)
+        return (n + _ROUNDINGS + self.reach) * DOUBLE * (size + largest / n) + self.sent.rounded / 2 + self.sent.off
+
+    def add(self, matrix: Tensor, values: Tensor, more: Tensor | float = 0.0) -> None:
+        """Add equations, whose values may be off by ``more`` than their own roundings."""
+        self.matrix.append(matrix)
+        self.values.append(values)
+        self.slack.append(self.bound(matrix, values) + more)
+
+    def joined(self) -> Equations:
+        """Return all equations."""
+        return Equations(torch.cat(self.matrix), torch.cat(self.values), torch.cat(self.slack))
+
+
+def _reach(step: Step, rows: Tensor) -> float:
+    """Return roundings of the linear predictor, which weights multiply."""
+    if step.coefficients is None:
+        return _ROUNDINGS
+    coefficients = torch.tensor(step.coefficients, dtype=torch.float64)
+    return 4 * len(coefficients) * (1 + float((rows.abs() @ coefficients.abs()).max()))
+
+
+class _Reference(NamedTuple):
+    coefficients: Tensor
+    score: Tensor
+    matrix: Tensor
+    slack: Tensor
+    deviance: tuple[Tensor, Tensor] | None
+
+
+def _outcomes(system: _System, step: Step, parts: dict[str, Tensor], reference: _Reference | None) -> _Reference | None:
+    """Add the equations in which outcomes are, or from which those of an earlier step take them away."""
+    score, more = _score(step, system, parts)
+    with_labels = system.sent.labels is not None
+    deviance = None if step.deviance is None else torch.tensor([step.deviance], dtype=torch.float64)
+    if with_labels:
+        if score is not None:
+            system.add(parts["score"], score, more)
+        if score is None and step.right is not None:
+            system.add(parts["right"], step.right.double())
+        if deviance is not None and step.coefficients is not None:
+            system.add(parts["deviance"], deviance)
+        if step.dispersion is not None:
+            system.add(parts["dispersion"], torch.tensor([step.dispersion], dtype=torch.float64))
+        return reference
+    if score is None:
+        return reference
+    coefficients = torch.tensor(step.coefficients, dtype=torch.float64)
+    own = more + system.bound(parts["score"], score)
+    if reference is None:
+        of_deviance = None if deviance is None else (deviance, parts["deviance"])
+        return _Reference(coefficients, score, parts["score"], own, of_deviance)
+    system.add(parts["score"] - reference.matrix, score - reference.score, own + reference.slack)
+    if deviance is not None and reference.deviance is not None:
+        apart = 2 * (coefficients - reference.coefficients)
+        matrix = parts["deviance"] - reference.deviance[1] + apart @ reference.matrix
+        value = deviance - reference.deviance[0] + apart @ reference.score
+        both = system.bound(parts["deviance"], deviance) + system.bound(*reference.deviance[::-1])
+        system.add(matrix, value, both + apart.abs() @ reference.slack)
+    return reference
+
+
+def _score(step: Step, system: _System, parts: dict[str, Tensor]) -> tuple[Tensor | None, Tensor | float]:
+    """Return the score and by how much it may be off, from the right side where that is sent."""
+    if step.score is not None:
+        return step.score.double(), 0.0
+    if step.right is None or step.information is None or step.coefficients is None:
+        return None, 0.0
+    coefficients = torch.tensor(step.coefficients, dtype=torch.float64)
+    over = torch.triu_indices(len(coefficients), len(coefficients))
+    slack = torch.zeros(len(coefficients), len(coefficients), dtype=torch.float64)
+    slack[over[0], over[1]] = system.bound(parts["information"], step.information.double()[over[0], over[1]])
+    slack = torch.maximum(slack, slack.T)
+    score = step.right.double() - step.information.double() @ coefficients
+    own = system.bound(parts["right"], step.right.double())
+    size = step.right.abs() + step.information.abs().double() @ coefficients.abs()
+    return score, own + slack @ coefficients.abs() + (len(coefficients) + 4) * DOUBLE * size
+
+
+def _add_table(system: _System, table: CountTable, patterns: Tensor) -> None:
+    shape = table.counts.shape
+    place = torch.zeros(len(patterns), dtype=torch.long)
+    for column, width in zip(table.columns, shape, strict=True):
+        place = place * width + patterns[:, column]
+    counts = table.counts.double().flatten()
+    matrix = torch.nn.functional.one_hot(place, counts.numel()).T.double()
+    half = torch.where(counts.isnan(), (table.minimum - 1) / 2, 0.0).double()
+    system.add(matrix, torch.where(counts.isnan(), half, counts), half)
+
+
+def narrowed(found: Equations, multipliers: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Return closer bounds of the numbers of records of all patterns, from combinations of the equations.
+
+    For multipliers y (combination, equation), r = y A: c_p r_p is y b less what the others add, which lies between
+    bounds since each number does. What r is off by in double precision counts for all records.
+
+    Raises:
+        RefusedError: no numbers have these sums.
+    """
+    total = float(found.values[0])
+    ratio = multipliers @ found.matrix
+    size = multipliers.abs() @ found.matrix.abs()
+    blur = (len(found.values) + _ROUNDINGS) * DOUBLE * size.amax(1) * total
+    value = multipliers @ found.values
+    off = multipliers.abs() @ (found.slack + (len(found.values) + 4) * DOUBLE * found.values.abs()) + blur
+    off = off + len(low) * DOUBLE * (ratio.abs() @ high)
+    for k in range(len(multipliers)):
+        r = ratio[k]
+        least, most = torch.minimum(r * low, r * high), torch.maximum(r * low, r * high)
+        some = r.abs() > 1e-9 * float(r.abs().max().clamp(min=1e-300))
+        above = (value[k] + off[k] - (least.sum() - least))[some] / r[some]
+        below = (value[k] - off[k] - (most.sum() - most))[some] / r[some]
+        up, down = torch.maximum(above, below), torch.minimum(above, below)
+        high[some] = torch.minimum(high[some], (up + _SAME).floor())
+        low[some] = torch.maximum(low[some], (down - _SAME).ceil())
+        if bool((low > high).any()):
+            raise RefusedError("no numbers of records have these sums")
+    return low, high
+
+
+def bounds(sent: Totals, multipliers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return patterns, and the least and the most records of each that combinations of the equations leave."""
+    if sent.defense != "none":
+        raise RefusedError(f"sums that {sent.defense} changed prove nothing")
+    patterns, high = patterns_of(sent)
+    found = equations(sent, patterns)
+    if multipliers.shape[1] != len(found.values):
+        raise RefusedError("there is not one multiplier for each equation")
+    if not bool(multipliers.isfinite().all()):
+        raise RefusedError("a multiplier is no number")
+    low = torch.zeros_like(high)
+    for _ in range(_ROUNDS):
+        before = float((high - low).sum())
+        low, high = narrowed(found, multipliers, low, high)
+        if float((high - low).sum()) == before:
+            break
+    return patterns, low, high
+
+
+def certify_counts(sent: Totals, cells: Tensor, multipliers: Tensor) -> Certified:
+    """Return which of a guess's records (record, column) are proved: as many of a pattern as its least number."""
+    records, columns = len(cells), len(sent.columns)
+    try:
+        if records != sent.records:
+            raise RefusedError(f"the guess has {records} records, not {sent.records}")
+        if sent.labels is not None:
+            raise RefusedError("patterns have outcomes")
+        patterns, low, _ = bounds(sent, multipliers)
+    except RefusedError as error:
+        return nothing(records, columns, str(error))
+    levels = [torch.tensor(codes) for codes in sent.levels]
+    codes = torch.stack([levels[i][patterns[:, i]] for i in range(columns)], 1)
+    number = {tuple(code): int(least) for code, least in zip(codes.tolist(), low.tolist(), strict=True) if least > 0}
+    proved = torch.zeros(records, dtype=torch.bool)
+    for i, cell in enumerate(cells.tolist()):
+        key = tuple(-1 if math.isnan(x) else int(x) for x in cell)
+        if number.get(key, 0) > 0:
+            number[key] -= 1
+            proved[i] = True
+    every = proved[:, None].expand(-1, columns).clone()
+    return Certified(every, torch.zeros_like(every), sent.describe())
+
+
+def certify_groups(groups: Sequence[tuple[Totals, Tensor, Tensor]], rest: int) -> Certified:
+    """Return which records of several groups are proved, each by its own sums; of ``rest`` more nothing is.
+
+    A group is what leaves a risk set between two event times, whose sums are the difference of the two.
+    """
+    proofs = [certify_counts(sent, cells, multipliers) for sent, cells, multipliers in groups]
+    if not proofs:
+        return nothing(rest, 0, "no group of records is told apart")
+    cells = torch.cat([proof.cells for proof in proofs])
+    cells = torch.cat([cells, torch.zeros(rest, cells.shape[1], dtype=torch.bool)])
+    conditions = (
+        "Sums at neighbouring event times differ by the records that left the risk set, and each record is in all risk "
+        "sets up to its own time.",
+    )
+    doubts = [proof.doubt for proof in proofs if proof.doubt is not None]
+    return Certified(
+        cells, torch.zeros_like(cells), conditions, doubt=doubts[0] if len(doubts) == len(proofs) else None
+    )

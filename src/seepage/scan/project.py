@@ -1,0 +1,132 @@
+"""A scanned project: the messages that leave a party, what guards them, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seepage.errors import BadInputError
+from seepage.files import load_yaml
+from seepage.text import clean
+
+NO_AUDIT = "no audit of seepage answers for it"
+
+# Files that are read at most, and their largest size in bytes.
+_MOST_FILES, _LARGEST = 2_000, 2_000_000
+_SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
+
+
+@dataclass(frozen=True)
+class LeavingMessage:
+    """A message that leaves a party.
+
+    Attributes:
+        sender, receiver: the parties.
+        content: what the message is.
+        guards: what is done to it before the receiver has it, each with its place; empty where none was seen.
+        unknown: what the files do not say, or what this program does not know; never a sign of safety.
+        audit: the audit that answers for it.
+    """
+
+    sender: str
+    receiver: str
+    content: str
+    guards: tuple[str, ...]
+    unknown: tuple[str, ...]
+    audit: str
+
+
+@dataclass(frozen=True)
+class ScannedProject:
+    """A project of a framework, its messages and remarks on all of them."""
+
+    framework: str
+    name: str
+    folder: Path
+    messages: tuple[LeavingMessage, ...]
+    remarks: tuple[str, ...]
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files of a folder, those of environments, hidden folders and behind links left out."""
+    listed: list[Path] = []
+    waiting = [folder]
+    while waiting:
+        inside = waiting.pop()
+        try:
+            entries = sorted(inside.iterdir())
+        except OSError as error:
+            raise BadInputError(f"the folder {clean(inside, 200)!r} cannot be read: {error}.") from error
+        for entry in entries:
+            if entry.name.startswith(".") or entry.is_symlink():
+                continue
+            if entry.is_dir():
+                if entry.name not in _SKIPPED:
+                    waiting.append(entry)
+            else:
+                listed.append(entry)
+        if len(listed) > _MOST_FILES:
+            raise BadInputError(
+                f"{clean(folder, 200)!r} has more than {_MOST_FILES:,} files; give the folder of one project."
+            )
+    return listed
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise BadInputError(
+                f"{clean(path, 200)!r} has more than {_LARGEST:,} bytes, more than settings or source have; move it "
+                "out of the folder."
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{clean(path, 200)!r} cannot be read: {error}.") from error
+
+
+def settings_in(path: Path) -> Mapping[str, object]:
+    """Return the settings in a file of JSON, YAML or TOML."""
+    text = text_of(path)
+    try:
+        if path.suffix == ".json":
+            content = json.loads(text)
+        elif path.suffix == ".toml":
+            content = tomllib.loads(text)
+        else:
+            content = load_yaml(text, clean(path, 200))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(f"{clean(path, 200)!r} cannot be understood: {clean(error, 200)}.") from error
+    if not isinstance(content, dict):
+        raise BadInputError(f"{clean(path, 200)!r} holds settings by name, got {type(content).__name__}.")
+    return content
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return a value if it is a mapping; an empty one otherwise."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[object]:
+    """Return a value if it is a list; an empty one otherwise."""
+    return value if isinstance(value, list) else []
+
+
+def in_words(arguments: Mapping[str, object]) -> str:
+    """Return arguments as in a call."""
+    return ", ".join(f"{clean(name, 40)}={clean(value, 60)}" for name, value in arguments.items())
+
+
+def at(path: Path, folder: Path, line: int | None = None) -> str:
+    """Return the place of a file and line."""
+    return clean(path.relative_to(folder), 120) + ("" if line is None else f":{line}")
+
+
+def parts(value: object) -> Iterator[Mapping[str, object]]:
+    """Yield the mappings in a list of parts."""
+    yield from (part for part in sequence(value) if isinstance(part, dict))

@@ -1,0 +1,57 @@
+"""Which projects a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seepage.errors import BadInputError
+from seepage.scan.flower import scan_flower
+from seepage.scan.nvflare import CLIENT, SERVER, scan_nvflare
+from seepage.scan.project import ScannedProject, files_below, mapping, settings_in
+from seepage.scan.vantage6 import STORE, node_files, scan_vantage6
+from seepage.text import clean
+
+
+def scan(folder: Path) -> list[ScannedProject]:
+    """Return the projects of Flower, NVFlare and vantage6 in a folder, and what they say of their messages.
+
+    Settings and source are read. Nothing is run or imported.
+
+    Raises:
+        BadInputError: the folder or a settings file cannot be read, or there is no project of these in it.
+    """
+    if not folder.is_dir():
+        raise BadInputError(f"the folder of a project is expected, got {clean(folder, 200)!r}; give a folder.")
+    files = files_below(folder)
+    projects = []
+    for path in files:
+        if path.name == "pyproject.toml":
+            settings = settings_in(path)
+            if "flwr" in mapping(settings.get("tool")):
+                projects.append(scan_flower(path.parent, settings, _inside(files, path.parent)))
+    jobs = {_job_of(path, folder) for path in files if path.stem in (CLIENT, SERVER)}
+    projects += [scan_nvflare(job, _inside(files, job)) for job in sorted(jobs)]
+    algorithms = sorted({path.parent for path in files if path.name == STORE})
+    projects += [scan_vantage6(of, _inside(files, of)) for of in algorithms]
+    if nodes := [path for path in node_files(files) if not any(path.is_relative_to(of) for of in algorithms)]:
+        projects.append(scan_vantage6(folder, nodes))
+    if not projects:
+        raise BadInputError(
+            f"{clean(folder, 200)!r} holds no project that is known here: a pyproject.toml with [tool.flwr] (Flower), "
+            f"a {CLIENT}.json (NVFlare), or an {STORE} or node configuration (vantage6)."
+        )
+    return projects
+
+
+def _inside(files: list[Path], folder: Path) -> list[Path]:
+    return [path for path in files if path.is_relative_to(folder)]
+
+
+def _job_of(path: Path, folder: Path) -> Path:
+    """Return the folder of a job: the nearest one above a configuration that has ``meta.json``, or the given one."""
+    for above in path.parents:
+        if (above / "meta.json").is_file():
+            return above
+        if above == folder:
+            break
+    return folder

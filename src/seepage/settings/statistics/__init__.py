@@ -1,0 +1,1 @@
+"""Federated statistics: specs, and the audit."""

@@ -1,0 +1,118 @@
+"""The form of messages where it is not declared: planted losses, weights, scales and formats, and what is read then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from seepage.attacks.split import Exact, Posterior
+from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
+from seepage.attacks.split.parts.space import Space, responder
+from seepage.models.message import PLAIN, MessageForm
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutKnowledge, CutView
+from tests.attacks.split.test_exact import PLAIN as LEARNING
+from tests.attacks.split.test_exact import exchange, table
+
+TWO, THREE = table(2, rows=400), table(3, rows=400)
+SEEN = {2: exchange(TWO, LEARNING, records=80)[1], 3: exchange(THREE, LEARNING, records=80)[1]}
+KNOWN = {classes: CutKnowledge(data.schema, data.statistics, form=None) for classes, data in ((2, TWO), (3, THREE))}
+
+
+def planted(seen: CutTranscript, form: MessageForm, factor: Tensor | float = 1.0) -> CutView:
+    """Return the view of clients whose loss has a form, computed from the truth."""
+    view = seen.view
+    cells = torch.zeros(len(seen.cells), len(view.model.schema.columns), dtype=torch.float64)
+    cells[:, list(view.model.private)] = seen.cells
+    respond = responder(view.model)
+    logits, jacobian = respond.responses(
+        respond.of_cut(view.cut), respond.of_cells(view.model.scaled(cells, view.model.private))
+    )
+    slopes = form.slopes(view.model.head, logits)[torch.arange(len(cells)), seen.labels.long()]
+    gradient = (slopes[:, None] @ jacobian)[:, 0] * factor
+    return replace(view, gradient=gradient / view.behind[:, None])
+
+
+FORMS = [
+    (2, PLAIN, 1.0),
+    (2, PLAIN, 1024.0),
+    (2, MessageForm(weights=(1.0, 3.0)), 1.0),
+    (2, MessageForm(smoothing=0.1), 0.25),
+    pytest.param(2, MessageForm(smoothing=0.1234), 1.0, marks=pytest.mark.long),
+    pytest.param(2, MessageForm(weights=(1.0, 3.0), smoothing=0.1), 1.0, marks=pytest.mark.long),
+    (2, MessageForm("focal", gamma=2.0), 1.0),
+    (2, MessageForm("squared_chance"), 1.0),
+    (3, MessageForm(weights=(1.0, 2.0, 0.5)), 1.0),
+    (3, MessageForm(smoothing=0.2), 7.0),
+    (3, MessageForm("focal", gamma=2.0), 1.0),
+]
+
+
+@pytest.mark.parametrize(("classes", "form", "factor"), FORMS)
+def test_a_planted_form_is_found_and_read(classes: int, form: MessageForm, factor: float) -> None:
+    seen, knowledge = SEEN[classes], KNOWN[classes]
+    view = planted(seen, form, factor)
+    [found] = fitted_messages([view], Space.of(view.model, knowledge), None)
+    assert found.replayed >= RIGHT
+    assert found.form.loss == form.loss
+    assert float(found.form.smoothing) == pytest.approx(float(form.smoothing), abs=2e-4)
+    assert float(found.form.gamma) == pytest.approx(float(form.gamma), abs=2e-3)
+    if form.weights:
+        assert found.form.weights == pytest.approx(form.weights, rel=1e-3)
+    assert found.factors[0] == pytest.approx(factor, rel=1e-3)
+    assert found.form.estimated == (form != PLAIN or factor != 1)
+    guess = Exact()(view, knowledge)
+    assert torch.equal(guess.cells, seen.cells)
+    assert torch.equal(guess.labels, seen.labels)
+    assert torch.equal(Posterior()(view, knowledge).cells, seen.cells)
+
+
+def test_declared_forms_are_taken_at_their_word() -> None:
+    form = MessageForm(weights=(1.0, 3.0), scale=64.0)
+    view = planted(SEEN[2], form, 64.0)
+    guess = Exact()(view, replace(KNOWN[2], form=form))
+    assert torch.equal(guess.cells, SEEN[2].cells)
+    undeclared = Exact()(view, replace(KNOWN[2], form=PLAIN))
+    assert float((undeclared.cells == SEEN[2].cells).double().mean()) < 0.9
+
+
+def test_rounds_have_factors_of_their_own() -> None:
+    """As with a mean that is divided by the weights of the labels in the batch."""
+    form = MessageForm(weights=(1.0, 3.0))
+    factor = torch.tensor([0.7, 1.3]).repeat_interleave(40)
+    view = planted(SEEN[2], form, factor[:, None])
+    view = replace(view, gradient=view.gradient * view.behind[:, None] / 40, behind=torch.full((80,), 40.0))
+    [found] = fitted_messages([view], Space.of(view.model, KNOWN[2]), None)
+    assert found.form.scale_of == "round"
+    assert found.form.weights == pytest.approx((1.0, 3.0), rel=1e-4)
+    assert torch.allclose(found.factors, factor.double(), rtol=1e-4)
+    assert torch.equal(Exact()(view, KNOWN[2]).cells, SEEN[2].cells)
+
+
+def test_one_logit_is_certified_by_direction_whatever_the_loss() -> None:
+    """Directions do not depend on the loss; of several logits, an estimated loss certifies nothing."""
+    draw = torch.Generator().manual_seed(0)
+    factor = 0.2 + 3 * torch.rand(80, 1, generator=draw)
+    view = planted(SEEN[2], MessageForm(smoothing=0.1), factor)
+    guess = Exact()(view, KNOWN[2])
+    assert guess.certified is not None
+    assert float(guess.certified.double().mean()) > 0.5
+    assert bool((guess.cells == SEEN[2].cells)[guess.certified].all())
+    several = Exact()(planted(SEEN[3], MessageForm(smoothing=0.1)), KNOWN[3])
+    assert several.certified is not None
+    assert not bool(several.certified.any())
+
+
+def test_what_no_form_explains_is_not_explained() -> None:
+    view = SEEN[2].view
+    noise = torch.randn(view.gradient.shape, generator=torch.Generator().manual_seed(0))
+    noisy = replace(view, gradient=view.gradient + 0.05 * view.gradient.norm(dim=1, keepdim=True) * noise)
+    [found] = fitted_messages([noisy], Space.of(view.model, KNOWN[2]), None)
+    assert found.replayed < 0.2
+    assert 0.02 < found.form.noise < 0.1
+    proof = Exact()(noisy, KNOWN[2]).proof
+    assert proof is not None
+    assert not bool(proof.cells.any())

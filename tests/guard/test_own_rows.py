@@ -1,0 +1,240 @@
+"""The client's own rows beside decoys: what lies in the span of an update, whatever its recipe, and what does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import fisher_exact
+from torch import Tensor, nn
+
+from seepage import datasets, guard
+from seepage.errors import BadInputError
+from seepage.guard.own_rows import Matches, OwnRows, compare_with_records, compare_with_span
+from seepage.learning import LocalTraining
+from seepage.models.mlp import mlp, nn3
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
+
+DATA = datasets.load("german")
+ENCODER = Encoder(DATA.schema, Statistics.of(DATA.train), dtype=torch.float32)
+ROWS, LABELS = ENCODER.encode(DATA.train.cells), DATA.train.labels.long()
+RATE = 0.1
+
+
+def network(width: int = 64, seed: int = 0) -> nn.Module:
+    return mlp(DATA.schema, [width, width], seed=seed).module
+
+
+def update(
+    module: nn.Module, chosen: Tensor, smoothing: float = 0.0, batches: int = 1, momentum: float = 0.0, epochs: int = 1
+) -> dict[str, Tensor]:
+    """Return the change of a network by SGD on some records."""
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    optimizer = torch.optim.SGD(module.parameters(), lr=RATE, momentum=momentum)
+    for part in list(chosen.chunk(batches)) * epochs:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(ROWS[part]), LABELS[part], label_smoothing=smoothing).backward()
+        optimizer.step()
+    change = {name: tensor - before[name] for name, tensor in module.state_dict().items()}
+    module.load_state_dict(before)
+    return change
+
+
+def top_half(change: dict[str, Tensor]) -> dict[str, Tensor]:
+    least = torch.cat([tensor.flatten() for tensor in change.values()]).abs().median()
+    return {name: tensor * (tensor.abs() >= least) for name, tensor in change.items()}
+
+
+def chosen_rows(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return positions of a client's rows and of all others."""
+    order = torch.randperm(len(ROWS), generator=torch.Generator().manual_seed(seed))
+    return order[:count], order[count:]
+
+
+def answered(change: dict[str, Tensor], own: Tensor, decoys: Tensor, width: int = 64, **options: Any) -> guard.Answer:
+    """Return what a guard with the default policy says, which knows a recipe of one plain step."""
+    records = options.pop("records", len(own))
+    recipe = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, records, RATE), batch_size=records)
+    module = network(width)
+    options = {"decoys": ROWS[decoys], "seconds": 1, **options}
+    guarding = guard.UpdateGuard(module, DATA.schema, recipe, reference=DATA.train, **options)
+    return guarding(module.state_dict(), change, form="difference", rows=ROWS[own])
+
+
+FORMS: dict[str, Any] = {
+    "smoothing": lambda chosen: update(network(), chosen, smoothing=0.1),
+    "scaled": lambda chosen: {name: 0.37 * part for name, part in update(network(), chosen).items()},
+    "top half": lambda chosen: top_half(update(network(), chosen)),
+    "two batches": lambda chosen: update(network(), chosen, batches=2),
+    "momentum": lambda chosen: update(network(), chosen, momentum=0.9, epochs=3),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_updates_in_forms_that_the_recipe_does_not_say_are_blocked_by_default(form: str) -> None:
+    own, decoys = chosen_rows(8)
+    answer = answered(FORMS[form](own), own, decoys)
+    assert answer.finding.decision in ("read", "in the span")
+    assert answer.message is None
+    assert answer.finding.rows_in_span is not None
+    assert answer.finding.rows_in_span.matched_rows >= 7
+    assert answer.finding.rows_in_span.matched_decoys <= 0.01 * answer.finding.rows_in_span.decoys
+
+
+@pytest.mark.parametrize("kind", ["narrow", "noise", "random"])
+def test_updates_that_give_no_record_away_pass(kind: str) -> None:
+    own, decoys = chosen_rows(300 if kind == "narrow" else 8)
+    width = 8 if kind == "narrow" else 64
+    change = update(network(width), own)
+    size = float(torch.cat([part.flatten() for part in change.values()]).norm())
+    noise = {
+        name: torch.randn(part.shape, generator=torch.Generator().manual_seed(i))
+        for i, (name, part) in enumerate(change.items())
+    }
+    if kind != "narrow":
+        change = {name: (kind == "noise") * part + size * noise[name] for name, part in change.items()}
+    answer = answered(change, own, decoys, width)
+    assert answer.finding.decision == "pass"
+    assert answer.message is not None
+    assert "own rows" in answer.finding.why
+
+
+def test_rows_that_are_not_in_an_update_are_told_from_decoys_by_chance_alone() -> None:
+    """Other rows of the same table: at most 1 of 100 tests may be significant, by 0.2% that are expected."""
+    found = 0
+    for seed in range(100):
+        chosen, others = chosen_rows(8, seed)
+        own = OwnRows(ROWS[others[:20]].double(), ROWS[others[20:]].double())
+        tested = compare_with_span(network(32, seed), update(network(32, seed), chosen), own, 8)
+        assert tested.matches is not None
+        found += tested.matches.significant
+    assert found <= 1
+
+
+def test_the_span_of_the_first_layer_is_that_of_the_rows() -> None:
+    """A planted change: any mixture of rows, as any loss makes one; and one of other rows."""
+    own, others = chosen_rows(6)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 40))
+    mixture = torch.randn(40, 6, generator=torch.Generator().manual_seed(1)).double()
+    extended = torch.cat([ROWS, torch.ones(len(ROWS), 1)], dim=1).double()
+
+    def planted(chosen: Tensor) -> dict[str, Tensor]:
+        layer = (mixture @ extended[chosen]).float()
+        return {"0.weight": layer[:, :-1], "0.bias": layer[:, -1]}
+
+    tested = compare_with_span(module, planted(own), rows, 6)
+    assert tested.matches is not None
+    assert (tested.matches.matched_rows, tested.contradicted) == (6, False)
+    tested = compare_with_span(module, planted(others[:6]), rows, 6)
+    assert tested.matches is not None
+    # The update is of exactly six rows, and these are others.
+    assert (tested.matches.matched_rows, tested.contradicted) == (0, True)
+
+
+def test_a_span_of_everything_says_nothing() -> None:
+    own, others = chosen_rows(200)
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 300))
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = {
+        name: torch.randn(part.shape, generator=torch.Generator().manual_seed(0))
+        for name, part in module.state_dict().items()
+    }
+    assert compare_with_span(module, change, rows, 200).matches is None
+
+
+def test_layers_too_wide_for_the_time_are_left_out() -> None:
+    own, others = chosen_rows(8)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = update(network(), own)
+    tested = compare_with_span(network(), change, rows, 8, operations=3e6)
+    assert tested.matches is not None
+    assert compare_with_span(network(), change, rows, 8, operations=1e3).matches is None
+
+
+def test_too_few_decoys_say_nothing() -> None:
+    own, others = chosen_rows(1)
+    few = OwnRows(ROWS[own].double(), ROWS[others[:100]].double())
+    assert compare_with_span(network(), update(network(), own), few, 1).matches is None
+
+
+@pytest.mark.parametrize("table", [(8, 8, 100, 3), (8, 1, 1000, 1), (60, 20, 500, 2), (8, 0, 100, 5)])
+def test_the_chance_is_that_of_fishers_exact_test(table: tuple[int, int, int, int]) -> None:
+    rows, matched, decoys, others = table
+    counts = [[matched, rows - matched], [others, decoys - others]]
+    assert Matches(*table).chance == pytest.approx(fisher_exact(counts, alternative="greater")[1])
+
+
+def test_a_share_is_of_the_records_behind_the_update_and_less_that_of_decoys() -> None:
+    assert Matches(100, 8, 1000, 0).share(8) == 1.0
+    assert Matches(100, 8, 1000, 50).share(100) == pytest.approx(0.03)
+    assert Matches(8, 1, 1000, 500).share(8) == 0.0
+
+
+def test_records_that_an_attack_read_are_rows_with_every_cell_right() -> None:
+    own, others = chosen_rows(5)
+    rows = OwnRows.of(ROWS[own], ROWS[others], ENCODER, DATA.schema, seed=0)
+    read = torch.cat([ROWS[own[:3]], ROWS[own[3:4]] + 0.2]).double()
+    matches = compare_with_records(read, rows)
+    assert (matches.rows, matches.matched_rows, matches.matched_decoys) == (5, 3, 0)
+
+
+def test_more_rows_than_the_round_was_of_hide_nothing() -> None:
+    own, others = chosen_rows(40)
+    answer = answered(FORMS["top half"](own[:8]), own, others, records=8)
+    assert answer.finding.decision in ("read", "in the span")
+
+
+def test_rows_in_another_encoding_are_no_pass() -> None:
+    own, decoys = chosen_rows(8)
+    change = update(network(), own)
+    module = network()
+    recipe = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, 8, RATE), batch_size=8)
+    guarding = guard.UpdateGuard(module, DATA.schema, recipe, seconds=1e-3, decoys=ROWS[decoys].flip(1))
+    finding = guarding(module.state_dict(), change, form="difference", rows=ROWS[own].flip(1)).finding
+    assert finding.decision == "not tried"
+    assert "encoded in another way" in finding.why
+
+
+def test_the_log_has_counts_and_no_row(tmp_path: Path) -> None:
+    own, decoys = chosen_rows(8)
+    answered(FORMS["smoothing"](own), own, decoys, log=tmp_path / "log")
+    [line] = [json.loads(text) for text in (tmp_path / "log").read_text().splitlines()]
+    assert line["rows_in_span"].keys() == {"rows", "matched_rows", "decoys", "matched_decoys"}
+    assert line["rows_in_span"]["rows"] == 8
+
+
+def test_tables_are_encoded_as_the_guard_encodes_and_a_guard_file_names_them(tmp_path: Path) -> None:
+    own, _ = chosen_rows(8)
+    frame = DATA.train.frame
+    (tmp_path / "schema.yaml").write_text(DATA.schema.to_yaml())
+    frame.iloc[own.tolist()].to_csv(tmp_path / "own.csv", index=False)
+    frame.to_csv(tmp_path / "public.csv", index=False)
+    (tmp_path / "guard.yaml").write_text(
+        "{model: nn3, schema: schema.yaml, reference: public.csv, rows: own.csv, "
+        "recipe: {protocol: fedavg, training: {epochs: 1, batch_size: 8, learning_rate: 0.1}}}"
+    )
+    guarding = guard.load(tmp_path / "guard.yaml")
+    module = nn3(DATA.schema, seed=0).module
+    answer = guarding(module.state_dict(), update(module, own, smoothing=0.1), form="difference")
+    assert answer.finding.decision in ("read", "in the span")
+    assert answer.message is None
+    assert "8 records, as many as own rows were given" in answer.finding.assumed
+
+
+def test_rows_that_cannot_be_compared_are_refused() -> None:
+    own, decoys = chosen_rows(8)
+    table = Table(DATA.schema, DATA.train.frame.iloc[:8])
+    with pytest.raises(BadInputError, match="both tables, or both rows"):
+        OwnRows.of(table, ROWS[decoys], ENCODER, DATA.schema, 0)
+    with pytest.raises(BadInputError, match=r"rows are a table, or rows of \d+ numbers.*got \(8, 3\)"):
+        OwnRows.of(ROWS[own, :3], ROWS[decoys], ENCODER, DATA.schema, 0)
+    module = network()
+    guarding = guard.UpdateGuard(module, DATA.schema, guard.MessageRecipe(batch_size=8))
+    with pytest.raises(BadInputError, match="compared with decoys, and there are none"):
+        guarding(module.state_dict(), update(network(), own), form="gradient", rows=table)

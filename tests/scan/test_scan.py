@@ -1,0 +1,269 @@
+"""``seepage scan`` on small projects in the forms that Flower, NVFlare and vantage6 document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from seepage.errors import BadInputError
+from seepage.scan import LeavingMessage, ScannedProject, scan
+from tests.commands import Run, commands
+
+PYPROJECT = """
+[project]
+name = "flower-app"
+dependencies = ["flwr[simulation]>=1.20.0"]
+[tool.flwr.app]
+publisher = "somebody"
+[tool.flwr.app.components]
+serverapp = "app.server_app:app"
+clientapp = "app.client_app:app"
+[tool.flwr.app.config]
+num-server-rounds = 3
+local-epochs = 2
+"""
+SERVER_APP = """
+raise SystemExit("run")
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg, DifferentialPrivacyServerSideFixedClipping as Wrapped
+
+app = ServerApp()
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    strategy = Wrapped(FedAvg(fraction_train=0.5), noise_multiplier=0.7, clipping_norm=1.0, num_sampled_clients=5)
+    strategy.start(grid=grid, num_rounds=context.run_config["num-server-rounds"])
+"""
+CLIENT_APP = """
+raise SystemExit("run")
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod, message_size_mod
+import mine
+
+local = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=10.0, delta=mine.DELTA)
+app = ClientApp(mods=[local, message_size_mod, mine.rounding])
+
+@app.train()
+def train(message, context):
+    return message
+
+@app.query()
+def query(message, context):
+    return message
+"""
+
+
+def written(folder: Path, files: Mapping[str, str | dict]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def flower(folder: Path, **changes: str) -> ScannedProject:
+    files = {"pyproject.toml": PYPROJECT, "app/server_app.py": SERVER_APP, "app/client_app.py": CLIENT_APP}
+    [project] = scan(written(folder, {**files, **{f"app/{name}.py": text for name, text in changes.items()}}))
+    return project
+
+
+def only(project: ScannedProject, words: str) -> LeavingMessage:
+    [message] = [message for message in project.messages if words in message.content]
+    return message
+
+
+def test_a_flower_app_is_read_and_not_run(tmp_path: Path) -> None:
+    """The update has the guards of the client alone; noise at the server is said to be none against the server."""
+    before = set(sys.modules)
+    project = flower(tmp_path)
+    update = only(project, "weights after local training")
+    assert (update.sender, update.receiver) == ("client", "server")
+    [guard] = update.guards
+    assert guard.startswith("LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=10.0, delta=(set when it runs))")
+    assert update.audit.startswith("seepage audit --protocol fedavg --defense gaussian_noise")
+    assert any("rounding" in question for question in update.unknown)
+    assert any("ServerSideFixedClipping" in of and "no guard against the server" in of for of in project.remarks)
+    assert "num-server-rounds=3" in " ".join(project.remarks)
+    assert only(project, "answer to a query").guards == ()
+    assert "no audit" in only(project, "metrics").audit
+    assert not any(name.startswith(("app.", "flwr")) for name in set(sys.modules) - before)
+
+
+def test_mods_that_are_put_together_and_own_strategies_are_unknown(tmp_path: Path) -> None:
+    client = "from flwr.clientapp import ClientApp\napp = ClientApp(mods=choose())\n"
+    server = "from flwr.server.strategy import FedAvg\nclass Mine(FedAvg):\n    pass\n"
+    update = only(flower(tmp_path, client_app=client, server_app=server), "weights")
+    assert update.guards == ()
+    said = " ".join(update.unknown)
+    assert "put together when it runs" in said
+    assert "strategy Mine (app/server_app.py:2) changes of FedAvg" in said
+
+
+def test_secure_aggregation_needs_both_sides(tmp_path: Path) -> None:
+    client = "from flwr.client.mod import secaggplus_mod\nfrom flwr.client import ClientApp\n"
+    client += "app = ClientApp(client_fn, mods=[secaggplus_mod])\n"
+    server = "from flwr.server.strategy import FedAvg\ns = FedAvg()\n"
+    alone = only(flower(tmp_path / "a", client_app=client, server_app=server), "weights")
+    assert "no workflow of secure aggregation" in " ".join(alone.unknown)
+    both = f"{server}from flwr.server.workflow import SecAggPlusWorkflow\n"
+    both += "w = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2)\n"
+    paired = only(flower(tmp_path / "b", client_app=client, server_app=both), "weights")
+    assert "no workflow" not in " ".join(paired.unknown)
+    assert "--defense aggregation" in paired.audit
+
+
+def test_without_a_strategy_nothing_is_taken_for_granted(tmp_path: Path) -> None:
+    project = flower(tmp_path, server_app="x = 1\n", client_app="def (\n")
+    [update] = [of for of in project.messages if "every round" in of.content and of.sender == "client"]
+    assert update.audit.startswith("unknown")
+    assert "no strategy of Flower is seen" in " ".join(update.unknown)
+    assert "no Python that can be read" in " ".join(project.remarks)
+
+
+def test_trees_have_their_own_audit(tmp_path: Path) -> None:
+    server = "from flwr.serverapp.strategy import FedXgbBagging\ns = FedXgbBagging()\n"
+    assert only(flower(tmp_path, server_app=server), "trees of each round").audit == "seepage trees"
+
+
+def job(filters: list[dict], **executor: object) -> dict[str, str | dict]:
+    client = {
+        "format_version": 2,
+        "executors": [
+            {"tasks": ["train", "validate"], "executor": {"path": "nvflare.app_opt.pt.in_process.Executor", **executor}}
+        ],
+        "task_result_filters": [{"tasks": ["train"], "filters": filters}],
+        "task_data_filters": [],
+        "components": [],
+    }
+    server = {
+        "format_version": 2,
+        "task_result_filters": [{"tasks": ["train"], "filters": [{"path": "nvflare.x.SVTPrivacy", "args": {}}]}],
+        "workflows": [{"id": "sag", "path": "nvflare.app_common.workflows.scatter_and_gather.ScatterAndGather"}],
+        "components": [],
+    }
+    return {
+        "meta.json": {"name": "sag", "min_clients": 2, "deploy_map": {"app": ["@ALL"]}},
+        "app/config/config_fed_client.json": client,
+        "app/config/config_fed_server.json": server,
+    }
+
+
+def test_filters_of_an_nvflare_job_guard_their_task_alone(tmp_path: Path) -> None:
+    """Filters at the server act after it has the result; those of unknown classes are unknown."""
+    filters: list[dict] = [
+        {"path": "nvflare.app_common.filters.svt_privacy.SVTPrivacy", "args": {"epsilon": 0.1, "fraction": 0.1}},
+        {"path": "nvflare.app_common.filters.exclude_vars.ExcludeVars", "args": {"exclude_vars": ["bn"]}},
+        {"path": "own.Rounding"},
+    ]
+    [project] = scan(written(tmp_path, job(filters)))
+    train, validate = only(project, "task train"), only(project, "task validate")
+    assert [guard.partition("(")[0] for guard in train.guards] == ["SVTPrivacy", "ExcludeVars"]
+    assert "epsilon=0.1" in train.guards[0]
+    assert "what the filter Rounding" in " ".join(train.unknown)
+    assert "privacy.json" in " ".join(train.unknown)
+    assert (validate.guards, "no audit" in validate.audit) == ((), True)
+    assert "seepage audit --protocol fedavg" in train.audit
+
+
+def test_encryption_and_a_sites_own_filters_are_read(tmp_path: Path) -> None:
+    encrypted = {"path": "nvflare.app_opt.he.model_encryptor.HEModelEncryptor", "args": {"encrypt_layers": ["fc"]}}
+    scope = {"name": "public", "task_result_filters": [{"name": "PercentilePrivacy", "args": {"percentile": 90}}]}
+    files = {**job([encrypted]), "site-1/local/privacy.json": {"scopes": [scope], "default_scope": "public"}}
+    [project] = scan(written(tmp_path, files))
+    train = only(project, "task train")
+    assert [guard.partition("(")[0] for guard in train.guards] == ["HEModelEncryptor", "PercentilePrivacy"]
+    assert "aggregation:{clients: 2}" in train.audit
+    assert "sent in the clear" in " ".join(train.unknown)
+
+
+def test_jobs_in_other_forms_are_unknown(tmp_path: Path) -> None:
+    files = {"meta.conf": "name = sag", "app/config/config_fed_client.conf": "{ executors = [] }"}
+    [project] = scan(written(tmp_path, files))
+    said = " ".join(project.remarks)
+    assert "config_fed_client.conf is not JSON and is not read" in said
+    assert "what clients send is unknown" in said
+
+
+ALGORITHM = {
+    "algorithm_store.json": {
+        "name": "Contingency table",
+        "image": "harbor2.vantage6.ai/algorithms/crosstab",
+        "functions": [
+            {"name": "central_crosstab", "type": "central", "arguments": []},
+            {
+                "name": "partial_crosstab",
+                "type": "federated",
+                "arguments": [{"name": "group_cols", "type": "column_list"}],
+            },
+        ],
+    },
+    "crosstab/partial.py": "from .globals import DEFAULT\n"
+    "threshold = int(get_env_var('CROSSTAB_PRIVACY_THRESHOLD', DEFAULT))\n"
+    "allowed = get_env_var('CROSSTAB_ALLOWED_COLUMNS')\n"
+    "home = os.environ.get('HOME')\n",
+    "crosstab/globals.py": "DEFAULT = 5\n",
+}
+NODE = """
+api_key: 7f2b-secret
+databases: [{label: default, uri: /data/people.csv, type: csv}]
+encryption: {enabled: false}
+algorithm_env: {CROSSTAB_PRIVACY_THRESHOLD: 1, PGPASSWORD: secret}
+policies:
+  allowed_algorithms: ['^harbor2.vantage6.ai/algorithms/crosstab$']
+"""
+
+
+def test_guards_of_a_vantage6_algorithm_have_the_values_of_the_node(tmp_path: Path) -> None:
+    """Defaults are those of the source unless the node sets others; keys and paths of data are not shown."""
+    [project] = scan(written(tmp_path / "a", ALGORITHM))
+    partial = only(project, "partial_crosstab")
+    assert "CROSSTAB_PRIVACY_THRESHOLD (default 5) read at crosstab/partial.py:2" in partial.guards
+    assert "CROSSTAB_ALLOWED_COLUMNS (no default is seen" in " ".join(partial.guards)
+    assert "HOME" not in " ".join(partial.guards)
+    assert "which columns a user asks for (group_cols)" in partial.unknown
+    assert only(project, "central_crosstab").receiver == "user"
+    assert "which algorithms and users it allows is unknown" in " ".join(project.remarks)
+    [project] = scan(written(tmp_path / "b", {**ALGORITHM, "node.yaml": NODE}))
+    said = " ".join([*only(project, "partial_crosstab").guards, *project.remarks])
+    assert "CROSSTAB_PRIVACY_THRESHOLD (set to 1 at the node)" in said
+    assert "allowed_users: not limited" in said
+    assert "results are not encrypted" in said
+    assert "Every algorithm may run" not in said
+    assert "secret" not in said
+    assert "people.csv" not in said
+
+
+def test_a_node_alone_is_read(tmp_path: Path) -> None:
+    [project] = scan(written(tmp_path, {"node.yaml": NODE.replace("allowed_algorithms", "allowed_nothing")}))
+    assert "Every algorithm may run on this node." in project.remarks[0]
+    assert project.messages[0].unknown == ("which algorithms run, and what they return",)
+
+
+def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="holds no project that is known here"):
+        scan(written(tmp_path, {"pyproject.toml": "[project]\nname = 'x'\n"}))
+    with pytest.raises(BadInputError, match="the folder of a project is expected"):
+        scan(tmp_path / "pyproject.toml")
+    with pytest.raises(BadInputError, match="cannot be understood"):
+        scan(written(tmp_path / "b", {"pyproject.toml": "[tool.flwr"}))
+    with pytest.raises(BadInputError, match="cannot be understood"):
+        scan(written(tmp_path / "c", {"config_fed_client.json": "[" * 100_000}))
+
+
+def test_hostile_settings_neither_steer_nor_crash(tmp_path: Path, capfd, monkeypatch) -> None:
+    seepage: Run = commands(capfd, monkeypatch, tmp_path, "scan")
+    files = job([{"path": 7, "args": "x"}, "text"], args=[1])  # type: ignore[list-item]
+    client = files["app/config/config_fed_client.json"]
+    assert isinstance(client, dict)
+    client["executors"] += ["x", {"tasks": "train"}, {"tasks": ["a\x1b[31m"], "executor": 3}]
+    written(tmp_path / "job", files)
+    code, out, _ = seepage("job")
+    assert (code, "\x1b" in out) == (0, False)
+    assert "What is not listed is not thereby safe." in out
+    code, out, _ = seepage("job", "--json")
+    assert [of["framework"] for of in json.loads(out)] == ["NVFlare job"]

@@ -1,0 +1,258 @@
+"""Audits of federated statistics: figures, defenses with their cost, controls, and input that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import seepage
+from seepage.attacks.statistics.risk_sets import leavers
+from seepage.datasets import Dataset, read_table
+from seepage.errors import BadInputError
+from seepage.results.rows import rows_of
+from seepage.run.runner import run_audits
+from seepage.run.store import Store
+from seepage.settings.setting import Configuration
+from seepage.settings.statistics.audit import StatisticsAudit
+from seepage.settings.statistics.design import coarse, model_levels
+from seepage.settings.statistics.spec import StatisticsSpec
+
+
+def frame(rows: int = 600, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    area, age = rng.integers(0, 4, rows), rng.normal(50, 15, rows).round(1).clip(18, 95)
+    ward = np.where(rng.uniform(size=rows) < 0.6, area, rng.integers(0, 3, rows))
+    ill = rng.uniform(size=rows) < 1 / (1 + np.exp(1 - 0.8 * area + 0.02 * age))
+    columns = {"area": [f"a{k}" for k in area], "ward": [f"w{k}" for k in ward], "age": age}
+    return pd.DataFrame({**columns, "smoker": rng.choice(["no", "yes"], rows), "ill": np.where(ill, "yes", "no")})
+
+
+def data(rows: int = 600) -> Dataset:
+    return read_table(frame(rows), target="ill")
+
+
+def audit(**options: Any) -> StatisticsAudit:
+    small = {"rows": 60, "sites": 3, "repetitions": 2, "workers": 1}
+    return StatisticsAudit(StatisticsSpec.of(**{**small, **options}), data())
+
+
+def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
+    with Store(None) as store:
+        [runs] = run_audits([made], store)
+    return {(r.attack, r.defense, r.metric): r.mean for r in rows_of(made, runs) if r.column is None}
+
+
+@pytest.mark.long
+def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> None:
+    noise = {"name": "sum_noise", "multiplier": 5, "label": "noise"}
+    found = figures(audit(defenses=["none", {"name": "rounded_sums", "digits": 4, "label": "digits"}, noise]))
+    for label in ("none", "digits"):
+        assert found["counts", label, "exact_match"] == 1.0
+        assert found["counts", label, "whole_table"] == 1.0
+    assert found["counts", "none", "certified"] == 1.0
+    assert not found.get(("counts", "none", "certified_wrong"))
+    singled_out, certified = found["counts", "none", "singled_out"], found["counts", "noise", "certified"]
+    assert singled_out is not None
+    assert 0 < singled_out < 1
+    assert certified == 0.0
+    read, best = found["counts", "noise", "accuracy"], found["likeliest_table", "none", "exact_match"]
+    assert read is not None
+    assert best is not None
+    assert read < 1.0
+    assert best < 1.0
+    assert found["training", "none", "coefficient_error"] == pytest.approx(0.0, abs=1e-6)
+    cost, digits = found["training", "noise", "coefficient_error"], found["training", "digits", "coefficient_error"]
+    assert cost is not None
+    assert digits is not None
+    assert cost > 1 > digits
+    assert (found["training", "noise", "epsilon"] or 0.0) > 0
+
+
+def test_sums_of_two_sites_are_read_as_the_table_of_both() -> None:
+    made = audit(summed=2, project="vantage6", repetitions=1)
+    exposure = made.expose(made.configurations[0], range(1))
+    assert exposure.federations[0].cells.shape == (120, 2)
+    assert exposure.federations[0].message.records == 120
+    assert figures(made)["counts", "none", "whole_table"] == 1.0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_other_families_are_audited(family: str) -> None:
+    made = audit(
+        family=family, repetitions=1, columns=["area", "ward", "smoker"], project="vantage6", parameter_ratio=1
+    )
+    found = figures(made)
+    assert (found["training", "none", "task_rmse"] or 0.0) > 0
+    assert found["counts", "none", "accuracy"] is not None
+    # Gaussian weights never change, so that the cross tables are all that the sums tell of the columns.
+    rank, patterns = found["counts", "none", "rank"], found["counts", "none", "patterns"]
+    assert rank is not None
+    assert patterns is not None
+    assert (rank < patterns) == (family == "gaussian")
+
+
+def test_records_that_leave_a_risk_set_are_read_and_coarser_times_cost_hazard_ratios() -> None:
+    changes = [{"name": "coarser_times", "width": 400, "label": "times"}, {"name": "jump_guard", "label": "jumps"}]
+    found = figures(audit(protocol="cox", repetitions=1, defenses=["none", *changes]))
+    for label in ("none", "jumps"):
+        assert (found["risk_sets", label, "exact_match"] or 0.0) > 0.95
+        assert not found.get(("risk_sets", label, "certified_wrong"))
+    alone, together = found["risk_sets", "none", "left_alone"], found["risk_sets", "jumps", "left_alone"]
+    assert (alone or 0.0) > 10
+    assert together == 0.0
+    assert (found["training", "times", "hazard_ratio_error"] or 0.0) > 0.001
+    assert found["training", "none", "hazard_ratio_error"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_times_of_a_column_are_used_and_ties_leave_together() -> None:
+    table = frame()
+    table["days"] = np.random.default_rng(1).integers(1, 40, len(table)).astype(float)
+    spec = StatisticsSpec.of(rows=60, sites=3, repetitions=1, protocol="cox", time="days")
+    made = StatisticsAudit(spec, read_table(table, target="ill"))
+    assert "days" not in made.data.schema.names
+    [federation] = made.expose(made.configurations[0], range(1)).federations
+    sizes = [number for _, number, _, _ in leavers(federation.message)]
+    assert max(sizes) > 1
+    assert sum(sizes) <= 60
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"time": "month"}, "column of times"),
+        ({"time": "area"}, "is a category"),
+        ({"family": "poisson"}, "has no family"),
+        ({"defenses": ["sum_noise"]}, "has no place in the protocol 'cox'"),
+        ({"columns": ["age"], "time": "age"}, "is no column of the design as well"),
+        ({"attacks": ["counts"]}, "takes sums of Newton steps"),
+    ],
+)
+def test_survival_models_that_cannot_be_fitted_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        audit(protocol="cox", **options)
+
+
+def test_rare_levels_are_taken_together_as_the_guard_asks() -> None:
+    table = coarse(data(), ["area", "age"], bins=3)
+    codes = np.array([[0, 0], [0, 1], [1, 2], [0, 0], [0, 1], [0, 2], [2, 2]])
+    design = model_levels(table.schema, codes, np.array([0, 0, 0, 0, 1, 1, 1]), least=2)
+    assert design.levels[0] == (0,)
+    assert design.codes[:, 0].tolist() == [0] * 7
+    assert design.recoded(np.array([[1, 0]])).tolist() == [[0, design.taken[1][0]]]
+
+
+def test_the_control_is_read_whole_and_messages_of_others_are_not() -> None:
+    made = audit()
+    control, nothing = made.planted(swapped=False), made.planted(swapped=True)
+    assert control is not None
+    assert nothing is not None
+    scores = []
+    for one in (control, nothing):
+        exposure = one.expose(one.configurations[0], range(2))
+        measured = exposure.measure(next(part for part in one.parts if part.label == "counts")).measured
+        scores.append(next(m for m in measured if (m.metric, m.column) == ("exact_match", None)).values)
+    assert scores[0].tolist() == [1.0, 1.0]
+    assert float(scores[1].max()) < 1.0
+
+
+def test_numbers_of_rows_are_swept_and_every_change_of_the_search_makes_an_audit() -> None:
+    made = audit(rows=[50, 60])
+    assert made.configurations == (Configuration("none", 50), Configuration("none", 60))
+    first, second = (made.identity(one, made.parts[0]) for one in made.configurations)
+    assert first != second
+    for lever in made.levers():
+        for strength in (lever.weakest, lever.strongest):
+            assert StatisticsAudit(lever.applied(made.spec, strength), data()).configurations
+
+
+def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"rows": [50], "repetitions": 2, "workers": 1, "control": False}
+    report = seepage.audit(frame(), setting="statistics", target="ill", out=tmp_path, **options)
+    assert {row.setting for row in report.rows} == {"statistics"}
+    assert report.findings is not None
+    assert "SEEP015" not in {finding.code for finding in report.findings}
+    again = seepage.audit(frame(), setting="statistics", target="ill", out=tmp_path, **options)
+    assert again.rows == report.rows
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rows": 400}, "3 sites with 400 rows each hold 1,200 rows"),
+        ({"summed": 4}, "there are 3"),
+        ({"rows": 5, "project": "vantage6"}, "refuses with fewer than 10 rows"),
+        ({"columns": ["size"]}, "column of the design"),
+        ({"start": "outcome"}, "start from coefficients of zero"),
+        ({"defenses": [{"name": "sum_noise", "multiplier": 0}]}, "above 0"),
+        ({"defenses": [{"name": "rounded_sums", "digits": -1}]}, "digits"),
+        ({"defenses": ["sum_noise"], "family": "poisson"}, "has no bound in a poisson model"),
+        ({"attacks": ["anchor"]}, "anchor"),
+        ({"device": "cuda"}, "CPU alone"),
+        ({"time": "age"}, "use protocol cox"),
+        ({"defenses": ["jump_guard"]}, "has no place in the protocol 'glm'"),
+        ({"parameter_ratio": 0.01}, "no column fits"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        audit(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"columns": ["area", "ward", "age"], "bins": 20, "minimum_level": 1},
+            "more than 33% as many coefficients",
+        ),
+        ({"columns": ["area", "twin"]}, "has 7 coefficients but rank 4"),
+    ],
+)
+def test_models_that_guards_or_designs_rule_out_are_named(options: dict[str, Any], said: str) -> None:
+    table = frame()
+    table["twin"] = table["area"].str.replace("a", "t")
+    small = {"rows": 60, "sites": 3, "repetitions": 1}
+    made = StatisticsAudit(StatisticsSpec.of(**small, **options), read_table(table, target="ill"))
+    with pytest.raises(BadInputError, match=said):
+        made.expose(made.configurations[0], range(1))
+
+
+def test_outcomes_that_no_model_takes_are_refused() -> None:
+    table = frame()
+    table["ill"] = np.random.default_rng(0).choice(["a", "b", "c"], len(table))
+    with pytest.raises(BadInputError, match="has 3 classes"):
+        StatisticsAudit(StatisticsSpec.of(rows=60, sites=3), read_table(table, target="ill"))
+
+
+def test_a_patient_who_joined_is_read_from_two_runs_of_tables() -> None:
+    changes = [{"name": "minimum_count", "count": 3, "label": "few"}, {"name": "rounded_counts", "label": "fives"}]
+    found = figures(audit(protocol="table", repetitions=4, defenses=["none", *changes]))
+    assert found["differencing", "none", "exact_match"] == found["differencing", "none", "with_label"] == 1.0
+    assert found["differencing", "none", "certified"] == 1.0
+    for label in ("few", "fives"):
+        assert not found.get(("differencing", label, "certified_wrong"))
+        assert found["differencing", label, "accuracy"] is not None
+    assert (found["training", "few", "left_out"] or 0.0) > 0
+    assert found["differencing", "fives", "certified"] == 0.0
+    several = figures(audit(protocol="table", repetitions=2, changed=3))
+    assert (several["differencing", "none", "accuracy"] or 0.0) > (
+        several["likeliest_table", "none", "accuracy"] or 0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"family": "gaussian"}, "tables have no family"),
+        ({"defenses": ["sum_noise"]}, "has no place in the protocol 'table'"),
+        ({"rows": 599}, "rows each hold 601 rows"),
+        ({"attacks": ["counts"]}, "takes sums of Newton steps"),
+    ],
+)
+def test_tables_that_cannot_be_made_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        audit(protocol="table", **options)
