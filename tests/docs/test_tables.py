@@ -400,6 +400,36 @@ def test_error_rates_of_the_gate_are_those_of_its_file() -> None:
     assert max(gate.values()) < 0.035
 
 
+def test_coverage_of_intervals_is_that_of_its_file() -> None:
+    lines = lines_of(ROOT / site_tables.FOLDER / "coverage.csv")
+    by_place = {tuple(line[key] for key in ("figure", "units", "n", "rule")): line for line in lines}
+    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    _, *rows = [row for row in parts(text)["Intervals"] if len(row) == 11]
+    assert {(row[0], row[1]) for row in rows} == {(line["figure"], line["units"]) for line in lines}
+    for figure, units, *shown in rows:
+        covered = [by_place[figure, units, n, "student"]["covered"] for n in ("2", "3", "5", "20")]
+        least = min(float(by_place[figure, units, n, "ours"]["covered"]) for n in ("2", "3", "5", "10", "20"))
+        widths = [by_place[figure, units, n, rule]["median_width"] for n in ("5", "20") for rule in ("student", "ours")]
+        wanted = [
+            *(f"{100 * float(share):.1f}" for share in (*covered, least)),
+            *(f"{100 * float(w):.0f}" for w in widths),
+        ]
+        assert shown == wanted
+        assert least >= 0.94
+
+
+def test_accusations_by_canaries_are_those_of_their_file() -> None:
+    lines = lines_of(ROOT / site_tables.FOLDER / "epsilon.csv")
+    above = {tuple(line[key] for key in ("mechanism", "epsilon", "fault", "bound")): line["above"] for line in lines}
+    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    _, *rows = parts(text)["Epsilon of a message"]
+    assert {(row[0], row[1]) for row in rows} == {(line["mechanism"], line["epsilon"]) for line in lines}
+    for mechanism, epsilon, *shown in rows:
+        faults, bounds = ("none", "half", "none at all"), ("any", "gaussian")
+        assert shown == [above[mechanism, epsilon, fault, bound] for fault in faults for bound in bounds]
+        assert int(above[mechanism, epsilon, "none", "any"]) <= 15
+
+
 def test_intervals_of_measured_tables_are_students_t_over_units() -> None:
     lines = [line for path in FILES for line in lines_of(path) if line["ours_low"]]
     assert len(lines) > 1000

@@ -84,7 +84,7 @@ def least_mean(
 
     Example:
         >>> least_mean(np.ones((20, 1))).round(3)
-        array([0.803])
+        array([0.814])
     """
     threshold = _threshold(alpha)
     # Smaller values count as 0, which shows less.

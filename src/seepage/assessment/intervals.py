@@ -59,7 +59,7 @@ def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None
     Example:
         >>> found = interval(torch.ones(20), bounds=(0.0, 1.0))
         >>> found.mean, round(found.low, 3), found.high
-        (1.0, 0.803, 1.0)
+        (1.0, 0.814, 1.0)
     """
     return intervals([(values, bounds)], level)[0]
 
