@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
 from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.message import PLAIN, MessageForm
+from seepage.seeds import seeded
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutKnowledge, CutView
 from tests.attacks.split.test_exact import PLAIN as LEARNING
@@ -104,6 +105,46 @@ def test_one_logit_is_certified_by_direction_whatever_the_loss() -> None:
     several = Exact()(planted(SEEN[3], MessageForm(smoothing=0.1)), KNOWN[3])
     assert several.certified is not None
     assert not bool(several.certified.any())
+
+
+class Dropping(nn.Module):
+    """A client part that drops a fifth of its units in training."""
+
+    def __init__(self, cut: int, columns: int) -> None:
+        super().__init__()
+        self.layers = seeded(
+            lambda: nn.Sequential(nn.Linear(cut + columns, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)), seed=3
+        )
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        """Return the logit."""
+        return self.layers(torch.cat([cut, cells.to(cut)], 1))
+
+
+def test_masks_of_dropout_are_averaged_over() -> None:
+    base = SEEN[2].view.model
+    client = Dropping(4, len(base.private))
+    model = replace(base, client=client.eval())
+    draw, records = torch.Generator().manual_seed(5), 16
+    truth = torch.stack([torch.randint(width, (records,), generator=draw) for width in (3, 4, 2)], 1).double()
+    cut = torch.randn(records, 4, generator=draw).requires_grad_()
+    labels = torch.randint(2, (records,), generator=draw)
+    # Masks by hand: the layers without dropout, with the units that stay scaled up.
+    first, last = client.layers[0], client.layers[3]
+    stays = (torch.rand(records, 16, generator=draw) >= 0.2) / 0.8
+    logits = last(first(torch.cat([cut, truth.float()], 1)).relu() * stays)[:, 0]
+    loss = nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="sum")
+    [gradient] = torch.autograd.grad(loss, cut)
+    features = SEEN[2].view.features[:records]
+    view = CutView(model, features, cut.detach(), gradient, torch.ones(records))
+    ignoring, averaged = (Exact()(view, replace(KNOWN[2], form=form)) for form in (PLAIN, MessageForm(training=True)))
+    right = [float((guess.cells == truth).double().mean()) for guess in (ignoring, averaged)]
+    assert right[1] > 0.9
+    assert right[1] > right[0] + 0.1
+    assert averaged.certified is None
+    [seen] = fitted_messages([view], Space.of(model, KNOWN[2]), None)
+    assert seen.form.training
+    assert torch.equal(Posterior()(view, replace(KNOWN[2], form=seen.form)).labels, labels.double())
 
 
 def test_what_no_form_explains_is_not_explained() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.split.parts.nearest import candidate_gradients, rounding, spread
 from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.space import Space, width_of
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import normalising
 from seepage.models.dropout import drops_of, with_masks
@@ -20,6 +20,7 @@ from seepage.wire.split import CutView
 # Masks that all combinations are tried with, the combinations that then are likeliest, and the masks of these.
 _MASKS, _LIKELY, _MORE_MASKS = 64, 24, 2048
 _MOST_MASKS = 2**14  # masks of a record that no other replays
+_ROWS = 2**30  # runs of the client's part for all records together, times the units of its layers
 # Share of messages that one of the masks replays, as far as that is known before.
 _EXACT = 0.5
 MOST = 2**14  # combinations
@@ -39,7 +40,7 @@ class _Joined(nn.Module):
 
 
 def masked_log_likelihood(
-    view: CutView, space: Space, generator: torch.Generator
+    view: CutView, space: Space, generator: torch.Generator, most_masks: int = _MOST_MASKS
 ) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
     """Return the log-likelihood of each message, up to a constant, and the smallest distance at which it was replayed.
 
@@ -64,7 +65,10 @@ def masked_log_likelihood(
             f"{space.size:,} combinations of private values are more than the {MOST:,} that are averaged over masks "
             "of dropout; name fewer private columns."
         )
-    few, more, most = (drops.draw((count,), generator) for count in (_MASKS, _MORE_MASKS, _MOST_MASKS))
+    # So many that the runs of all records take minutes at most.
+    allowed = max(_MASKS, _ROWS // (width_of(view.model) * view.records * _LIKELY))
+    counts = (_MASKS, min(_MORE_MASKS, allowed), min(most_masks, allowed))
+    few, more, most = (drops.draw((count,), generator) for count in counts)
     all_places = torch.arange(space.size)
     scores, nearest = [], []
     rounded = spread(view).double().cpu()
@@ -73,7 +77,9 @@ def masked_log_likelihood(
         likely, apart = _scored(masked, record_view, space, all_places, few, message, rounded[row], False)
         chosen = likely.amax(1).topk(min(_LIKELY, space.size)).indices
         exact, nearer = _scored(masked, record_view, space, chosen, more, message, rounded[row], True)
-        if float(nearer) > FAR * float(rounding(record_view.own_gradient, record_view.model.form)):
+        if len(most) > len(more) and float(nearer) > FAR * float(
+            rounding(record_view.own_gradient, record_view.model.form)
+        ):
             exact, nearer = _scored(masked, record_view, space, chosen, most, message, rounded[row], True)
         likely[chosen] = torch.logaddexp(likely[chosen] + math.log(1 - _EXACT), exact + math.log(_EXACT))
         scores.append(likely)

@@ -16,15 +16,17 @@ from torch import Tensor
 from seepage.attacks.split.parts.masked import MOST, masked_log_likelihood
 from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors, rounding
 from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Responder, Space, responder
+from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.dropout import dropping
 from seepage.models.head import Head
 from seepage.models.message import PLAIN, Format, MessageForm, format_of, step_of
 from seepage.wire.split import CutKnowledge, CutView, batches
 
-# Records and pairs of a record and a combination that a fit looks at, and numbers of their responses in memory.
+# Records and pairs of a record and a combination that a fit looks at, and numbers in memory at once.
 _RECORDS, _PAIRS, _NUMBERS = 128, 2**17, 2**24
-_FEWEST = 24  # records of a fit, for which combinations are left out where they are too many
+_FEWEST = 24  # records of a fit at least
+_TRIAL_MASKS = 2048  # masks that show whether dropout was on
+_MOST, _MOST_UNDIRECTED = 2**17, 2**13  # combinations
 # Share of records that are replayed, beyond those that would be by chance, from which a form is right, and from which
 # it is taken in place of the usual one.
 RIGHT, _USABLE = 0.95, 0.6
@@ -144,7 +146,9 @@ def _fitted(
     if math.isnan(replayed) or replayed >= RIGHT:
         return form, by_group, replayed
     quantised = first.format == "int8"
-    for candidate, factors_of_rounds in () if quantised else _candidates(points, first):
+    # No loss brings back what is not in the direction of any combination.
+    reached = len(points.record.unique()) / max(1, points.records) >= _USABLE
+    for candidate, factors_of_rounds in _candidates(points, first) if reached and not quantised else ():
         share = _replayed(points, candidate, factors_of_rounds)
         if share > max(replayed + 0.02, _USABLE):
             form, by_group, replayed = candidate, factors_of_rounds, share
@@ -152,7 +156,8 @@ def _fitted(
             return form, by_group, replayed
     if dropping(views[0].model.client):
         share = _replayed_by_masks(views[0], space, form)
-        if share > max(replayed, _USABLE):
+        # Some masks are not among those that are tried.
+        if share > max(replayed, _USABLE / 2):
             form, by_group, replayed = replace(first, training=True, estimated=True), {}, share
     if replayed < _USABLE and not quantised:
         noise = _unexplained(views[0], space, first)
@@ -184,8 +189,11 @@ def _all_points(
     views: Sequence[CutView], space: Space, groups: Sequence[Tensor], each: int | None = None
 ) -> _Points | None:
     """Return points of records that are spread over all views; None where no message says anything."""
-    if space.binned:
-        # The true numbers are not among the combinations.
+    model, cut = views[0].model, views[0].cut.shape[1]
+    # Directions exclude most combinations where a message has more entries than its slopes can reach.
+    most = _MOST if cut >= max(2, model.outputs) else _MOST_UNDIRECTED
+    if space.binned or space.size > most:
+        # The true numbers are not among the combinations, or these are too many.
         return None
     wanted = _RECORDS if each is None else each * len(views)
     share, parts, start = max(1, -(-wanted // len(views))), [], 0
@@ -205,16 +213,10 @@ def _all_points(
 
 
 def _points(view: CutView, space: Space, group: Tensor, wanted: int) -> _Points:
-    respond: Responder = responder(view.model)
-    outputs, cut = view.model.outputs, view.cut.shape[1]
-    numbers = outputs * (cut + 1)
-    records = view.records
-    each = min(space.size, max(64, _NUMBERS // (numbers * min(records, _FEWEST))))
-    records = min(records, max(1, min(_NUMBERS // (numbers * each), max(_FEWEST, _PAIRS * records // (wanted * each)))))
-    places = torch.arange(space.size)
-    if each < space.size:
-        places = torch.randperm(space.size, generator=torch.Generator().manual_seed(0))[:each]
-    cells = respond.of_cells(space.cells(places).to(view.cut))
+    respond, cut = responder(view.model), view.cut.shape[1]
+    # This view's part of all pairs, but enough records for a vote.
+    records = min(view.records, max(_FEWEST, _PAIRS * view.records // (wanted * space.size)))
+    cells = respond.of_cells(space.cells(torch.arange(space.size)).to(view.cut))
     columns_of = []
     quantised = format_of(view.gradient) == "int8"
     half = 0.55 * step_of(view.gradient) * math.sqrt(cut) if quantised else 0.0
@@ -501,14 +503,14 @@ def _distance_from_unit(factor: float) -> float:
 
 def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
     """Return the share of some records that a combination replays under one of the masks that are tried."""
-    some = view.of(view.gradient.any(1).nonzero()[:_FEWEST, 0])
+    some = view.of(view.gradient.any(1).nonzero()[: _FEWEST // 2, 0])
     some = replace(some, model=replace(some.model, form=replace(form, training=True)))
     if space.size > MOST:
         return 0.0
     shares = []
     for factor in (1.0, _WRONG[1]):
         moved = replace(some, gradient=some.gradient * factor)
-        _, apart = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0))
+        _, apart = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0), _TRIAL_MASKS)
         shares.append(float((apart <= FAR * rounding(moved.own_gradient, form).double().cpu()).double().mean()))
     return (shares[0] - shares[1]) / max(1 - shares[1], 1e-9)
 
