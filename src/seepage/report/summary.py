@@ -39,8 +39,9 @@ _READING = (
     "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that it is inconclusive. It is incomplete where little was found, but a default "
     "attack or its positive control is missing. It is total also where half of all records come back "
-    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified. These are "
-    "the attacks that were run; a better one may exist."
+    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified; and where "
+    "a single captured message gives nearly everything away. These are the attacks that were run; a better one may "
+    "exist."
 )
 
 
@@ -90,7 +91,9 @@ def _of_missed(result: AuditResult, record: Record) -> str:
     what = "labels" if record["by_label"] else "cells" if about.trials is None else "trials"
     units = f"{n} {result.audit.spec.unit}{'s' if n != 1 else ''}"
     least = closed_of_alike(record)
-    if record["upper"] is None or (least is not None and least <= 0):
+    if n == 1 and not result.audit.repeatable:
+        sure = f"of this {result.audit.spec.unit} alone"
+    elif record["upper"] is None or (least is not None and least <= 0):
         sure = f"{units}, too few to say how sure that is"
     elif least is not None:
         sure = f"{units} show at least {_in_hundred(least)}"
@@ -114,7 +117,7 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < CLUSTERS_FOR_VERDICT:
-        return [_too_few(record["n"], unit)]
+        return [_too_few(record["n"], unit, not result.audit.repeatable)]
     place = (*setting_of(record), record["attack"])
     for finding in result.all_findings:
         if finding.severity == "error" and finding.concerns(*place):
@@ -270,9 +273,11 @@ def _beside_baseline(score: ResultRow) -> str:
     return f", {abs(100 * score.lift):.1f} points {more} than the best baseline ({best})"
 
 
-def _too_few(n: int, unit: str) -> str:
+def _too_few(n: int, unit: str, captured: bool) -> str:
+    if captured and n == 1:
+        return f"These figures are of one {unit} alone, and less than nearly all of it was read."
     few = f"One {unit} allows" if n == 1 else f"{n} {unit}s allow"
-    return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
+    return f"{few} no verdict: {'capture' if captured else 'audit'} {CLUSTERS_FOR_VERDICT} or more."
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
@@ -306,7 +311,7 @@ def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
     if score.baseline >= 1:
         return "The best baseline is always right already."
     if score.n < CLUSTERS_FOR_VERDICT:
-        return _too_few(score.n, unit)
+        return _too_few(score.n, unit, score.captured)
     if rated.low is not None and rated.high is not None and rated.low != rated.high:
         ends = f"{percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap"
         return f"The interval lies in more than two tiers ({ends}): audit more {unit}s."
