@@ -28,6 +28,7 @@ from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
 from seepage.report.captured import captured_sections, show_sections, transcript_words
+from seepage.results.verdict import verdict
 from seepage.tabular.partition import by_names
 
 DATA: Dataset = telling(rows=200)
@@ -130,6 +131,27 @@ def test_weights_of_other_rounds_are_said_and_fitted(folder: Path) -> None:
     found = TranscriptAttack(read_transcript(folder), attacks=["exact", "label_norm"]).run()
     assert "client-N.safetensors" in found.not_tried["exact"]
     assert [one.attack for one in found.tried] == ["label_norm"]
+
+
+def test_without_a_name_the_defaults_of_the_setting_run_and_the_others_are_named(folder: Path, tmp_path: Path) -> None:
+    truth = table(tmp_path / "truth.csv", with_ids())
+    found = TranscriptAttack(read_transcript(folder), truth=truth).run()
+    assert [one.attack for one in found.tried] == ["exact", "posterior"]
+    assert found.left_out == ("unsplit", "label_norm")
+    words = transcript_words(found)
+    assert any("Not run: unsplit, label_norm." in sentence and "--attack NAME" in sentence for sentence in words)
+    [_, reasons] = captured_sections(found)
+    assert len(reasons.points) == len(set(found.not_tried.values())) < len(found.not_tried)
+    # All was read, of a training that is the whole of what was captured.
+    row = found.attacked.row("accuracy", None, "exact")
+    assert row is not None
+    assert verdict(row).tier == "total"
+    # Without the client's weights no default attack applies, so that the others run.
+    for path in folder.glob("client-*"):
+        path.unlink()
+    found = TranscriptAttack(read_transcript(folder)).run()
+    assert [one.attack for one in found.tried] == ["unsplit", "label_norm"]
+    assert found.left_out == ()
 
 
 @pytest.fixture

@@ -162,6 +162,15 @@ def test_records_read_whole_twice_are_a_total_leak_without_an_interval() -> None
     assert [one["tier"] for one in overview([score, baseline])] == ["inconclusive"]
 
 
+def test_nearly_all_of_a_single_captured_message_is_a_total_leak() -> None:
+    score = row(batch_size=None, attack=PEEK, n=1, mean=1.0, baseline=0.5, baseline_name=COIN, lift=0.5, captured=True)
+    assert [one["tier"] for one in overview([score])] == ["total"]
+    most, some = (replace(score, mean=mean, lift=mean - 0.5) for mean in (0.96, 0.8))
+    assert [one["tier"] for one in overview([most])] == ["total"]
+    assert [one["tier"] for one in overview([some])] == ["inconclusive"]
+    assert [one["tier"] for one in overview([replace(score, captured=False)])] == ["inconclusive"]
+
+
 def test_a_folder_of_another_audit_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run_all([CoinAudit(own=True)], folder)

@@ -108,7 +108,7 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
 
 
 # Attacks on activations, which a server with columns of its own does not receive.
-WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
+WHOLE = {"layer_inversion", "ginver", "informed_sa", "ridge_sa"}
 # Attacks on trees over columns, which clients with the same columns do not grow.
 BY_COLUMNS = {"bin_sums", "node_clusters", "node_heads"}
 
@@ -123,7 +123,7 @@ BY_COLUMNS = {"bin_sums", "node_clusters", "node_heads"}
         (SplitSpec(private_columns=("sex",)), WHOLE),
         (
             SplitSpec(topology="u_shaped", leaked=0),
-            {"exact", "fsha", "pcat", "posterior", "sdar", "unsplit", "ridge_sa"},
+            {"exact", "fsha", "pcat", "posterior", "sdar", "unsplit", "informed_sa", "ridge_sa"},
         ),
         (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha", "pcat", "sdar"} | WHOLE),
         (
@@ -134,7 +134,7 @@ BY_COLUMNS = {"bin_sums", "node_clusters", "node_heads"}
         (VerticalSpec(unsplit=True), set()),
         (
             VerticalSpec(leaked=0, queries=0),
-            {"uifv_sa", "ridge_sa", "uifv_qa", "informed_qa", "uifv_iqa", "label_direct"},
+            {"uifv_sa", "informed_sa", "ridge_sa", "uifv_qa", "informed_qa", "uifv_iqa", "label_direct"},
         ),
         (PooledSpec(), {"dominant", "joint"}),
         (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"} | BY_COLUMNS),

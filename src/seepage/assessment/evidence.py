@@ -40,6 +40,7 @@ class Evidence:
             learning those of the first records. None for a user's own data, unless records are to be kept.
         regime: for each victim, the method that the attack chose.
         conditions: for each victim, the conditions of its certified cells, as sentences, empty without any.
+        choice: columns that each way of an attack with several ways answers, in words, for each victim.
     """
 
     column_names: tuple[str, ...]
@@ -54,6 +55,7 @@ class Evidence:
     certified: np.ndarray | None = None
     regime: tuple[str, ...] | None = None
     conditions: tuple[str, ...] | None = None
+    choice: tuple[str, ...] | None = None
 
     @property
     def victims(self) -> int:
@@ -105,6 +107,7 @@ def evidence_of_columns(
     right: Bool[Tensor, "record column"],
     labels: Float[Tensor, " record"],
     keep_records: bool,
+    choice: str | None = None,
 ) -> Evidence:
     """Return the evidence of a training whose records come in a known order; cells are NaN where the attack failed."""
     some = slice(0, SHOWN)
@@ -119,6 +122,7 @@ def evidence_of_columns(
         certified=None,
         true=true[None, some].double().numpy() if keep_records else None,
         guess=guess[None, some].double().numpy() if keep_records else None,
+        choice=None if choice is None else (choice,),
     )
 
 
@@ -177,6 +181,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
         groups=groups,
         regime=_all_of([part.regime for part in parts]),
         conditions=_all_of([part.conditions for part in parts]),
+        choice=_all_of([part.choice for part in parts]),
         **arrays,
     )
 
@@ -185,4 +190,5 @@ def _all_of(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     return None if any(part is None for part in parts) else tuple(text for part in parts for text in part or ())
 
 
-ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups", "regime", "conditions"))
+_TEXTS = ("column_names", "groups", "regime", "conditions", "choice")
+ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in _TEXTS)

@@ -42,6 +42,7 @@ class ResultRow:
         status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
             is of the other victims; ``left_out`` where there was no time; ``diverged`` where training did not end.
         settings: options of the attack, or of the training.
+        captured: whether the units are captured messages, which the figure is about, and not a sample of others.
     """
 
     setting: str = "horizontal"
@@ -71,6 +72,7 @@ class ResultRow:
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Any] = field(default_factory=dict)
+    captured: bool = False
 
     @property
     def is_attack(self) -> bool:
@@ -103,7 +105,7 @@ class ResultRow:
             raise FieldError(first["loc"], f"{first['msg']}, got {first['input']!r}.") from error
 
 
-_MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge", "lift_std")
+_MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge", "captured", "lift_std")
 _NAMES = [field.name for field in fields(ResultRow)]
 # Derived from the kind, for readers of the files.
 FIELDS = (*_NAMES[: _NAMES.index("kind")], "is_attack", *_NAMES[_NAMES.index("kind") :])

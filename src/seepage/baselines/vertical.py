@@ -86,15 +86,19 @@ class OwnColumns:
     hidden: tuple[int, ...] = (100, 300)
     converge: bool = True
 
+    @property
+    def inverter(self) -> Inverter:
+        """Recipe of the network."""
+        return Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge)
+
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; ``seeds`` are those of each training's network."""
         rows = knowledge.granted_auxiliary("the guess by the attacker's own columns")
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels
         train_inputs, inputs = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        network = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge)
-        inverter = network.fit(train_inputs, encoder.encode(rows.cells), encoder, seeds)
-        return FeatureGuess(inverter.cells(inputs), inverter.chances(inputs), failed=inverter.failed)
+        network = self.inverter.fit(train_inputs, encoder.encode(rows.cells), encoder, seeds)
+        return FeatureGuess(network.cells(inputs), network.chances(inputs), failed=network.failed)
 
 
 def own_inputs(

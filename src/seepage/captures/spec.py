@@ -77,7 +77,7 @@ class AttackSpec(Spec):
             ATTACK,
             "NAME[:OPTIONS]",
             parts="attacks",
-            default="unmix, of a transcript all that can be tried",
+            default="unmix, of a transcript those of an audit of its setting",
         ),
     ] = ()
     known: Annotated[

@@ -66,6 +66,7 @@ class SplitTranscriptExposure(TranscriptExposure):
     """A transcript of split learning in which the server holds columns of its own."""
 
     scales = COLUMN_SCALES
+    labels_too = True
 
     def __init__(self, tables: TranscriptTables, model: SplitModel) -> None:
         training = tables.training

@@ -19,12 +19,14 @@ from seepage.captures.transcript_runs import OWN_FIGURES, ActivationExposure, Tr
 from seepage.captures.transcripts import RecordedTraining
 from seepage.digests import Json
 from seepage.registry import Attack, Entry, Need, view_in_words
-from seepage.settings.labels import with_label_columns
+from seepage.settings.catalogue import setting as setting_of
+from seepage.settings.labels import guesses_labels, with_label_columns
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import PlannedPart
 from seepage.settings.spec import Gate
 from seepage.settings.threat_model import Deployment
 from seepage.tabular.schema import Discrete
+from seepage.text import how_many
 from seepage.wire.labels import ReturnedView
 
 # What has to be given for an attack that lacks it.
@@ -38,6 +40,8 @@ _LACKS: dict[Need, str] = {
     "gradients": "it needs gradients of the passive party's own parameters, which cross no wire",
     "steering": "it needs a training that it changes, which no transcript is",
 }
+# Needs that no table or file beside a transcript meets.
+_OF_LIVE: tuple[Need, ...] = ("queries", "gradients", "steering")
 _ACTIVE = "it is active: it needs a training that it changes, which no transcript is"
 
 
@@ -71,11 +75,13 @@ class TranscriptFindings:
     doubts: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     alignment: Alignment | None = None
+    left_out: tuple[str, ...] = ()
+    cannot: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def not_tried(self) -> Mapping[str, str]:
-        """Reason, for each attack that could not be tried."""
-        return self.attacked.not_tried
+        """Reason, for each attack that could not be tried; ``left_out`` could be, and were not asked for."""
+        return {**self.attacked.not_tried, **self.cannot}
 
     @property
     def tried(self) -> tuple[TriedAttack, ...]:
@@ -103,6 +109,7 @@ class TranscriptFindings:
             "scored": self.scored,
             "alignment": None if self.alignment is None else asdict(self.alignment),
             "attacks": [{"attack": t.attack, "sought": t.sought, "records": t.records} for t in self.tried],
+            "left_out": list(self.left_out),
             "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
         }
 
@@ -115,7 +122,11 @@ class TranscriptFindings:
 
 @dataclass
 class TranscriptAttack:
-    """An attack on a transcript by the fields of ``AttackSpec``; without names all attacks of its setting are tried."""
+    """An attack on a transcript by the fields of ``AttackSpec``.
+
+    Without names the attacks are those that an audit of the setting runs by default. Where none of these can be tried
+    on the columns, or the label, all others on these are.
+    """
 
     training: RecordedTraining
     model: str | None = None
@@ -150,9 +161,11 @@ class TranscriptAttack:
             "defense": {name: dict(options) for name, options in (training.about.defense or {}).items()},
         }
         registered = registry.attacks.of(exposure.setting)
-        attacked = run_parts(
-            self._audit(exposure, granted), lambda part: _lacks(entry_of(registered, part.part), exposure), progress
-        )
+        audit = self._audit(exposure, granted)
+        attacked = run_parts(audit, lambda part: _lacks(entry_of(registered, part.part), exposure), progress)
+        planned = {part.part.name for part in audit.parts if part.kind == "attack"}
+        others = {name for name in registered.names() if name not in planned and not self._spec.attacks}
+        reasons = {name: _lacks(registered[name], exposure) for name in registered.names() if name in others}
         return TranscriptFindings(
             attacked,
             exposure.setting,
@@ -167,7 +180,24 @@ class TranscriptAttack:
             tuple(exposure.doubts),
             tables.assumed,
             self._alignment(),
+            tuple(name for name, reason in reasons.items() if reason is None),
+            {name: reason for name, reason in reasons.items() if reason is not None},
         )
+
+    def _usual(self, exposure: TranscriptExposure) -> list[Part]:
+        """Return the attacks that are tried where nobody names any, those of the setting's audits first."""
+        about, registered = self.training.about, registry.attacks.of(exposure.setting)
+        spec = setting_of(exposure.setting).spec
+        described = {"topology": about.topology, "attacker": about.attacker}
+        fields = {name: value for name, value in described.items() if name in spec.model_fields}
+        usual = [*spec.of(**fields).attacks, *exposure.further]
+        tried = [entry for part in usual if _lacks(entry := entry_of(registered, part), exposure) is None]
+        labels = any(exposure.labels_too or guesses_labels(entry) for entry in tried)
+        columns = any(not guesses_labels(entry) for entry in tried)
+        names = {part.name for part in usual}
+        others = [entry for entry in registered.entries() if entry.name not in names]
+        others = [entry for entry in others if not (labels if guesses_labels(entry) else columns)]
+        return [*usual, *(Part(name=entry.name) for entry in others if _lacks(entry, exposure) is None)]
 
     def _alignment(self) -> Alignment | None:
         """Return what the attacker learnt by alignment; None where it gave no table of its own."""
@@ -184,8 +214,7 @@ class TranscriptAttack:
         """Return the transcript as an audit."""
         tables, about, setting = self._tables, self.training.about, exposure.setting
         target, vertical = tables.schema.target.name, setting == "vertical"
-        names = registry.attacks.of(setting).names()
-        attacks = self._spec.attacks or (*(Part(name=name) for name in names), *exposure.further)
+        attacks = self._spec.attacks or tuple(self._usual(exposure))
         parts = [PlannedPart(part, "attack") for part in attacks]
         if tables.truth is not None:
             back = any(issubclass(view, ReturnedView) for view in exposure.reveals)
@@ -202,7 +231,8 @@ class TranscriptAttack:
             message="what crossed the wire",
             threat_model=(
                 f"The attacker is {attacker.lower()}, honest but curious. It has what crossed the wire in "
-                f"{len(self.training.rounds):,} rounds of {setting} learning, with {len(tables.ids):,} records. "
+                f"{how_many(len(self.training.rounds), 'round')} of {setting} learning, with "
+                f"{how_many(len(tables.ids), 'record')}. "
                 f"Private: {', '.join(about.private)}.",
                 f"Its marginals: {tables.origin}.",
             ),
@@ -229,6 +259,9 @@ def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
     if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in exposure.reveals):
         views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
         return f"it takes {views}, which this transcript does not show"
+    live = next((need for need in entry.needs if need in _OF_LIVE), None)
+    if live is not None:
+        return _LACKS[live]
     if "auxiliary" in entry.needs and "auxiliary" not in exposure.grants and exposure.tables.public is not None:
         return "it needs the attacker's own columns (own.csv) beside public rows, and this transcript has none"
     return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in exposure.grants), None)

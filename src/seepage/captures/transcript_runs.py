@@ -153,10 +153,12 @@ class TranscriptExposure(Exposure, ABC):
     """A transcript as the attacker sees it, as far as ``training`` says.
 
     ``history`` has pairs of round index and row in that round, the oldest first, for the position of each record.
-    Attacks in ``further`` are tried beside all registered ones, where none is named.
+    Attacks in ``further`` are tried beside the default ones, where none is named. ``labels_too`` is whether attacks on
+    the columns answer the label as well.
     """
 
     scales: ClassVar[Mapping[str, Scale]]
+    labels_too: ClassVar[bool] = False
 
     def __init__(self, tables: TranscriptTables, training: RecordedTraining | None = None) -> None:
         self.tables, self.training = tables, training or tables.training
@@ -331,6 +333,8 @@ class ActivationExposure(TranscriptExposure):
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
         self.keep(part, self.places, frame_of(self.attacked_schema, guess.cells[0]))
+        if guess.choice is not None:
+            self.notes.append(f"{part.label} answers by {guess.choice[0]}")
         truth = self.tables.true_cells(self.places)
         if truth is None:
             return Outcome([], seconds)

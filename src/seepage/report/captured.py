@@ -218,8 +218,9 @@ def transcript_words(findings: TranscriptFindings) -> list[str]:
     """Return what was found in a transcript, and what could not be tried, as sentences."""
     tried = findings.tried
     sentences = [
-        f"{findings.records:,} records in {findings.rounds:,} rounds of {findings.setting} learning, private: "
-        f"{', '.join(findings.private)}. Attacks that ran: {', '.join(attack.attack for attack in tried) or 'none'}.",
+        f"{how_many(findings.records, 'record')} in {how_many(findings.rounds, 'round')} of {findings.setting} "
+        f"learning, private: {', '.join(findings.private)}. Attacks that ran: "
+        f"{', '.join(attack.attack for attack in tried) or 'none'}.",
         *findings.doubts,
     ]
     best = max(tried, key=lambda attack: attack.shown.get(("certified_cells", None)) or 0.0, default=None)
@@ -230,10 +231,15 @@ def transcript_words(findings: TranscriptFindings) -> list[str]:
             f"messages, given the declared network, weights, loss and defense.{_below_baseline(best.rows or ())}"
         )
     sentences += findings.limits
-    if findings.not_tried:
+    if findings.left_out:
         sentences.append(
-            f"Not tried: {', '.join(findings.not_tried)}. What was not tried is not known to be safe; reasons below."
+            f"Not run: {', '.join(findings.left_out)}. No audit of {findings.setting} learning runs them by default; "
+            "--attack NAME does."
         )
+    if findings.not_tried:
+        names = list(findings.not_tried)
+        which = ", ".join(names) if len(names) <= _SOME else f"{len(names)} attacks"
+        sentences.append(f"Not tried: {which}. What was not tried is not known to be safe; reasons below.")
     return sentences
 
 
@@ -268,8 +274,21 @@ def _of_transcript(findings: TranscriptFindings) -> list[Section]:
     parts = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
     if findings.alignment is not None:
         parts.append(_of_alignment(findings.alignment))
-    reasons = [f"{clean(name)}: {clean(reason, 400)}." for name, reason in findings.not_tried.items()]
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in findings.not_tried.items():
+        by_reason.setdefault(reason, []).append(name)
+    reasons = [
+        f"{clean(', '.join(names), 400)}: {clean(reason if len(names) == 1 else _of_several(reason), 400)}."
+        for reason, names in by_reason.items()
+    ]
     return [*parts, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
+
+
+def _of_several(reason: str) -> str:
+    """Return the reason why one attack could not be tried, of several."""
+    for singular, plural in (("it needs", "they need"), ("it takes", "they take"), ("it tells", "they tell")):
+        reason = reason.replace(singular, plural)
+    return reason.replace("it is active", "they are active").replace("that it changes", "that they change")
 
 
 def _of_alignment(aligned: Alignment) -> Section:

@@ -23,7 +23,7 @@ from seepage.results.checks.finding import Finding, Severity
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
-from seepage.text import clean, how_many, lasting, lowered, percent, points, span
+from seepage.text import clean, how_many, lasting, listed, lowered, percent, points, span
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0
@@ -397,7 +397,11 @@ def costs_table(result: AuditResult) -> Table | None:
         *figures(lowered(task_name(records[0]["task_metric"])), "baseline", no_wrap=True),
         *(Column(name, justify="right", overflow="fold") for name in bounds.values()),
     ]
-    table = make_table("The task under each defense" + ("" if error else ", in percent"), heads)
+    numbers = {record["task_n"] for record in records if record["task_low"] is not None}
+    # Of two or three trainings an interval is wide, whatever the network has learnt: their number belongs to it.
+    counts = listed([str(number) for number in sorted(numbers)])
+    over = f" [95% interval of {counts} {result.audit.spec.unit}s]" if numbers else ""
+    table = make_table("The task under each defense" + ("" if error else f", in percent{over}"), heads)
     for record in records:
         if error:
             learnt, baseline = (

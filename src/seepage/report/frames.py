@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from seepage.results.checks.finding import Finding
 from seepage.results.verdict import (
     GRAVITY,
     INCOMPLETE,
+    UNDEFENDED,
     UNKNOWN,
     graver,
     gravest,
@@ -25,6 +27,7 @@ from seepage.results.verdict import (
     strongest_row,
     verdict,
 )
+from seepage.run.runner import Run
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
 from seepage.tabular.texts import DAYS
@@ -396,6 +399,18 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
         **shown,
         **{name: value for name, value in measured.items() if value is not None},
     }
+
+
+def choices(runs: Sequence[Run]) -> list[str]:
+    """Return for each attack with several ways which of them answers which columns, in most of its units."""
+    lines = []
+    for run in runs:
+        if run.evidence is not None and run.evidence.choice:
+            [(way, count)] = Counter(run.evidence.choice).most_common(1)
+            of = f" (so in {count} of {len(run.units)})" if count < len(run.units) else ""
+            under = "" if run.configuration.defense == UNDEFENDED else f" under {clean(run.configuration.defense, 60)}"
+            lines.append(f"{clean(run.label, 60)}{under} answers by {clean(way, 400)}{of}")
+    return lines
 
 
 def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> str:

@@ -140,7 +140,7 @@ def columns_section(result: AuditResult) -> Section | None:
             f"Figures and tables show {MOST_COLUMNS} of {len(records)} columns, sensitive ones and those of the "
             "largest lift; results.csv has all."
         )
-    return Section("columns", title, words, figures=drawn)
+    return Section("columns", title, words, frames.choices(result.runs), figures=drawn)
 
 
 def pictures_section(result: AuditResult) -> Section | None:

@@ -39,7 +39,8 @@ _READING = (
     "units vary that much; beyond that it is inconclusive. Intervals hold for units of any kind, so that those of few "
     "are wide. It is incomplete where little was found, but a default attack or its positive control is missing. It is "
     "total also where half of all records come back whole in two repetitions or more, and half of those that no "
-    "baseline gets whole, or any is certified. These are the attacks that were run; a better one may exist."
+    "baseline gets whole, or any is certified; and where a single captured message gives nearly everything away. These "
+    "are the attacks that were run; a better one may exist."
 )
 
 
@@ -88,7 +89,9 @@ def _of_missed(result: AuditResult, record: Record) -> str:
         return ""
     what = "labels" if record["by_label"] else "cells" if about.trials is None else "trials"
     units = f"{n} {result.audit.spec.unit}{'s' if n != 1 else ''}"
-    if record["upper"] is None:
+    if n == 1 and not result.audit.repeatable:
+        sure = f"of this {result.audit.spec.unit} alone"
+    elif record["upper"] is None:
         sure = f"{units}, too few to say how sure that is"
     else:
         low, high = _in_hundred(record["closed_low"]), round(100 * max(0.0, record["upper"]))
@@ -110,7 +113,7 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < UNITS_FOR_VERDICT:
-        return [_too_few(record["n"], unit)]
+        return [_too_few(record["n"], unit, not result.audit.repeatable)]
     place = (*setting_of(record), record["attack"])
     for finding in result.all_findings:
         if finding.severity == "error" and finding.concerns(*place):
@@ -261,9 +264,11 @@ def _beside_baseline(score: ResultRow) -> str:
     return f", {abs(100 * score.lift):.1f} points {more} than the best baseline ({best})"
 
 
-def _too_few(n: int, unit: str) -> str:
+def _too_few(n: int, unit: str, captured: bool) -> str:
+    if captured and n == 1:
+        return f"These figures are of one {unit} alone, and less than nearly all of it was read."
     few = f"One {unit} allows" if n == 1 else f"{n} {unit}s allow"
-    return f"{few} no verdict: audit {UNITS_FOR_VERDICT} or more."
+    return f"{few} no verdict: {'capture' if captured else 'audit'} {UNITS_FOR_VERDICT} or more."
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
@@ -297,7 +302,7 @@ def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
     if score.baseline >= 1:
         return "The best baseline is always right already."
     if score.n < UNITS_FOR_VERDICT:
-        return _too_few(score.n, unit)
+        return _too_few(score.n, unit, score.captured)
     if score.lift_std:
         return f"The {unit}s differ so much that more than two tiers are possible: audit more {unit}s."
     return f"All {score.n} {unit}s are alike, which does not show how much others differ: audit more."

@@ -162,6 +162,7 @@ def _row(audit: Audit, run: Run, figure: tuple[str, str | None], estimate: Estim
         seed=audit.spec.seed,
         settings=run.settings,
         knowledge=run.knowledge,
+        captured=not audit.repeatable,
     )
 
 

@@ -123,7 +123,8 @@ def verdict(
     The tiers are those in which the closed gap lies at both ends of ``typical_ends``: ``none`` below 0.05, ``low``
     below 0.2, ``moderate`` below 0.5, ``high`` below 0.9, else ``total``; two neighbours are both named. The verdict is
     ``total`` also where any record is certified, or half of all records come back whole (see ``tiers.is_whole``) in two
-    repetitions or more. It is ``inconclusive`` with fewer than five repetitions, where all of them are alike, where the
+    repetitions or more. A single captured message is no sample: that it gives nearly everything away is ``total``, too.
+    It is ``inconclusive`` with fewer than five repetitions, where all of them are alike, where the
     best baseline is always right, or where an error finding concerns the row, or where the ends lie in more than two
     tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a default attack or its positive
     control is missing, and ``inconclusive`` if a stronger attack was not tried; other tiers are then ``at least`` that.
@@ -131,6 +132,8 @@ def verdict(
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     ends = (closed, low, high)
+    if row.captured and row.n == 1 and (is_whole(exact) or (closed or 0.0) >= WHOLE):
+        return Verdict("total", *ends)
     if (is_whole(exact) and row.n > 1) or (certified is not None and (certified.mean or 0) > 0):
         return Verdict("total", *ends)
     blocked, typical = blocking(findings, row), typical_ends(row)

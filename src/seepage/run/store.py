@@ -448,6 +448,7 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
     about |= {} if evidence.regime is None else {"regime": evidence.regime}
     about |= {} if evidence.conditions is None else {"conditions": evidence.conditions}
+    about |= {} if evidence.choice is None else {"choice": evidence.choice}
     return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
 
 
@@ -469,13 +470,11 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
         arrays_by_name[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
         begin += count * dtype.itemsize
     groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in header["groups"].items()}
-    regime = tuple(header["regime"]) if "regime" in header else None
-    conditions = tuple(header["conditions"]) if "conditions" in header else None
+    texts = {name: tuple(header[name]) for name in ("regime", "conditions", "choice") if name in header}
     return Evidence(
         column_names=tuple(header["columns"]),
         groups=groups,
-        regime=regime,
-        conditions=conditions,
+        **texts,
         **arrays_by_name,  # pyright: ignore[reportArgumentType]
     )
 

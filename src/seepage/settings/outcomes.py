@@ -35,7 +35,11 @@ def features_outcome(
     schema, marginals = knowledge.schema, knowledge.marginals
     measured, right = measure_features(schema, seen, guess), right_features(schema, seen.cells, guess.cells)
     trainings = zip(seen.cells, guess.cells, right, seen.labels, strict=True)
-    evidence = [evidence_of_columns(schema, marginals, *training, keep_records) for training in trainings]
+    choices = guess.choice or [None] * len(guess.cells)
+    evidence = [
+        evidence_of_columns(schema, marginals, *training, keep_records, choice)
+        for training, choice in zip(trainings, choices, strict=True)
+    ]
     answers = [] if questions is None else questions_of_records(questions, seen.cells, guess.cells)
     return Outcome([*measured, *answers], seconds, evidence)
 

@@ -285,6 +285,7 @@ class FeatureGuess:
         failed: trainings in which the attack itself failed, for example by numbers that are not finite.
         queries: number of rows that were asked of the target, in each training.
         replayed: records whose cells follow from their features by exact inversion, so that they replay them.
+        choice: columns that each way of an attack with several ways answers, in words, for each training.
     """
 
     cells: Float[Tensor, "training record column"]
@@ -293,3 +294,4 @@ class FeatureGuess:
     failed: Bool[Tensor, " training"] | None = None
     queries: int = 0
     replayed: Bool[Tensor, "training record"] | None = None
+    choice: tuple[str, ...] | None = None

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from seepage.attacks.vertical import InformedQueryAttack, RidgeStealth
+from seepage.attacks.vertical import InformedQueryAttack, InformedStealth, QueryAttack, RidgeStealth
+from seepage.attacks.vertical.parts.pairs import JudgedGuess, Pairs, best_of, nearest
 from seepage.baselines.vertical import Constant
-from seepage.models.vertical import vertical_mlp
+from seepage.models.vertical import encoder_of, vertical_mlp
 from seepage.protocols.vertical import Rows, VerticalLearning, leak
 from seepage.tabular.partition import by_names
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -68,13 +69,14 @@ def read(guess: FeatureGuess, seen: FeatureTranscript, known: FeatureKnowledge) 
     return ((guess.cells - seen.cells).abs() <= torch.tensor(allowed).double()).double().mean((0, 1))
 
 
-ATTACKS = [RidgeStealth(), InformedQueryAttack(epochs=4, steps=200)]
+QUICK = {"epochs": 4, "steps": 200}
+ATTACKS = [RidgeStealth(), InformedQueryAttack(**QUICK), InformedStealth(**QUICK)]
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("noise", [0.0, 100.0])
 def test_informed_attacks_read_no_column_worse_than_a_constant(
-    attack: RidgeStealth | InformedQueryAttack, noise: float
+    attack: RidgeStealth | InformedQueryAttack | InformedStealth, noise: float
 ) -> None:
     seen, known = skewed(noise)
     guess = attack(seen.view, known, [0])
@@ -94,3 +96,78 @@ def test_what_is_read_better_than_a_constant_stays_as_it_is() -> None:
     found, constant = (read(one(seen.view, known, [0]), seen, known) for one in (RidgeStealth(), Constant()))
     assert float(found[1] - constant[1]) > 0.1
     assert float(found[2] - constant[2]) > 0.2
+
+
+def hidden() -> tuple[FeatureTranscript, FeatureKnowledge]:
+    """Return what tells of the cells a thousandth as large as features that have nothing to do with them."""
+    seen, known = skewed(0.0)
+    draw = torch.Generator().manual_seed(2)
+    mixing = torch.randn(8, 8, generator=draw)
+
+    def behind(features: torch.Tensor, much: torch.Tensor) -> torch.Tensor:
+        return torch.cat([1e-3 * features + much @ mixing, much], dim=-1)
+
+    assert known.queries is not None
+    assert known.leaked is not None
+    answer = known.queries._answer
+    known.queries._answer = lambda asked: behind(answer(asked), torch.randn(1, asked.shape[1], 8, generator=draw))
+    leaked = known.leaked
+    much = torch.randn(1, leaked.records, 8, generator=draw)
+    known = replace(known, leaked=replace(leaked, features=behind(leaked.features, much)))
+    view = seen.view
+    mine = behind(view.received, torch.randn(1, view.records, 8, generator=draw))
+    return replace(seen, view=replace(view, features=(view.features[0], mine))), known
+
+
+def test_what_a_defense_only_makes_small_is_read_all_the_same() -> None:
+    seen, known = hidden()
+    _, fresh = hidden()
+    published = read(QueryAttack(**QUICK)(seen.view, fresh, [0]), seen, known)
+    guess = InformedQueryAttack(**QUICK)(seen.view, known, [0])
+    assert float(read(guess, seen, known).mean()) > float(published.mean()) + 0.1
+    assert guess.choice is not None
+    assert all(name in guess.choice[0] for name in known.schema.names)
+
+
+def pairs(number: int = 40) -> tuple[Pairs, FeatureKnowledge]:
+    """Return pairs of the cells of some records and two features of them."""
+    seen, known = skewed(0.0)
+    cells, draw = seen.cells[:, :number], torch.Generator().manual_seed(3)
+    features, received = torch.randn(1, number, 2, generator=draw), torch.randn(1, 5, 2, generator=draw)
+    return Pairs(encoder_of(known.schema), cells, features, received, None, held_out=10), known
+
+
+def test_the_nearest_pair_is_that_of_all_distances() -> None:
+    some, _ = pairs()
+    found = nearest(some, whitened=False)
+    mean, spread = some.features.double().mean(1), some.features.double().std(1, correction=0)
+    known, received = ((rows.double() - mean) / spread for rows in (some.features, some.received))
+    for record, row in enumerate(received[0]):
+        distances = [float((row - other).norm()) for other in known[0]]
+        torch.testing.assert_close(
+            found.guess.cells[0, record], some.cells[0, int(np.argmin(distances))], atol=1e-3, rtol=1e-5
+        )
+    for pair, row in enumerate(known[0]):
+        # A pair is not its own neighbour.
+        distances = [float((row - other).norm()) if k != pair else np.inf for k, other in enumerate(known[0])]
+        kind = some.cells[0, int(np.argmin(distances)), 1] == some.cells[0, pair, 1]
+        assert bool(found.right[0, pair, 1]) == bool(kind)
+
+
+def test_each_column_is_answered_by_the_way_with_most_pairs_right_and_nothing_follows_once_all_are() -> None:
+    some, known = pairs()
+    shares = {"first": (1.0, 0.7, 0.0), "second": (1.0, 0.4, 1.0), "third": (0.5, 1.0, 0.5), "last": (1.0, 1.0, 1.0)}
+    numbers = {name: float(k) for k, name in enumerate(shares)}
+    tried = []
+
+    def way(name: str) -> JudgedGuess:
+        tried.append(name)
+        right = torch.stack([torch.arange(10) < round(10 * share) for share in shares[name]], dim=-1)[None]
+        cells = torch.full((1, 5, 3), numbers[name], dtype=torch.float64)
+        return JudgedGuess(FeatureGuess(cells, failed=torch.zeros(1, dtype=torch.bool)), right)
+
+    guess = best_of(some, [(name, lambda name=name: way(name)) for name in shares], known)
+    assert tried == ["first", "second", "third"]
+    assert guess.cells[0, 0, 1:].tolist() == [2.0, 1.0]
+    assert guess.choice is not None
+    assert guess.choice == ("first: income; third: kind; second: even",)

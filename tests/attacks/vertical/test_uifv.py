@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from seepage.attacks.vertical import DataPassiveAttack, IsolatedQueryAttack, QueryAttack, StealthAttack
-from seepage.attacks.vertical.uifv import InformedQueryAttack
-from seepage.baselines.vertical import Constant, OwnColumns, constants
+from seepage.attacks.vertical import (
+    DataPassiveAttack,
+    InformedQueryAttack,
+    IsolatedQueryAttack,
+    QueryAttack,
+    StealthAttack,
+)
+from seepage.baselines.vertical import Constant, OwnColumns
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss, Inverter
@@ -121,9 +126,7 @@ def test_own_columns_help_where_features_say_little() -> None:
 
 
 @pytest.mark.parametrize("blur", [0.0, 5.0])
-def test_the_informed_attack_takes_of_two_networks_the_one_that_answers_a_column_better_or_a_constant(
-    blur: float,
-) -> None:
+def test_the_informed_attack_reads_as_much_as_each_network_by_itself(blur: float) -> None:
     blurred = replace(HERE.protocol, features=FeatureNoise(blur)) if blur else HERE.protocol
     seen = blurred.observe(HERE.trained, HERE.auxiliary.of(slice(0, 200)), 1, seed=0)
 
@@ -139,13 +142,6 @@ def test_the_informed_attack_takes_of_two_networks_the_one_that_answers_a_column
     both = read(InformedQueryAttack(**few))
     alone = read(QueryAttack(**few))
     beside = read(QueryAttack(own_columns=True, loss="fields", **few))
-    for column in range(both.shape[-1]):
-        for training in range(len(SEEDS)):
-            here = both[training, :, column]
-            constant = constants(HERE.known)[column].expand_as(here)
-            assert any(
-                torch.equal(here, one) for one in (alone[training, :, column], beside[training, :, column], constant)
-            )
     # 60 held-out pairs tell two shares apart that differ by more than six points.
     assert accuracy(both, seen) >= max(accuracy(alone, seen), accuracy(beside, seen)) - 0.06
     whole = {**few, "held_out": 0}

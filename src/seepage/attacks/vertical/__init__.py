@@ -8,6 +8,7 @@ from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
     from seepage.attacks.vertical.equality import EqualitySolving
+    from seepage.attacks.vertical.informed import InformedQueryAttack, InformedStealth
     from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
     from seepage.attacks.vertical.layer_inversion import LayerInversion, inversion_in_words, why_not_exact
     from seepage.attacks.vertical.ridge import RidgeStealth
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from seepage.attacks.vertical.student import StudentAttack
     from seepage.attacks.vertical.uifv import (
         DataPassiveAttack,
-        InformedQueryAttack,
         IsolatedQueryAttack,
         QueryAttack,
         ShadowAttack,
@@ -32,6 +32,7 @@ __all__ = [
     "EqualitySolving",
     "Ginver",
     "InformedQueryAttack",
+    "InformedStealth",
     "IsolatedQueryAttack",
     "LayerInversion",
     "QueryAttack",

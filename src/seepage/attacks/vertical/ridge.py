@@ -40,4 +40,4 @@ class RidgeStealth:
             ~fit.values.flatten(1).isfinite().all(1),
         )
         right = right_pairs(knowledge.schema, cells_of(encoder, fit.left_out), leaked.cells)
-        return or_constants(guess, right, leaked.cells, encoder, knowledge)
+        return or_constants(guess, right, leaked.cells, encoder, knowledge)[0]

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.vertical.parts.choice import mixed, or_constants, right_pairs
 from seepage.attacks.vertical.parts.generated import generated, plain_uniform
 from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
@@ -96,104 +95,43 @@ class QueryAttack(_InverNet):
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; rows beyond the budget are not asked. ``seeds`` are those of each InverNet."""
-        pairs = self._pairs(view, knowledge)
-        return self._answer(pairs, knowledge, seeds, self.own_columns).guess
+        answered = self.ask(view, knowledge)
+        encoder, queries, inputs, received = answered.encoder, answered.queries, answered.features, view.received
+        # Networks for rows that are no table take features alone.
+        if self.own_columns and knowledge.layout is None:
+            mine = knowledge.granted_auxiliary("the query attack").own[:, : queries.shape[1]]
+            inputs = torch.cat([inputs, own_inputs(view, mine, None)], dim=-1)
+            received = torch.cat([received, own_inputs(view, view.own, None)], dim=-1)
+        trained = queries.shape[1] - int(self.held_out * queries.shape[1])
+        left_out = (inputs[:, trained:], queries[:, trained:]) if trained < queries.shape[1] else None
+        inverse = self.inverter(knowledge.layout).fit(
+            inputs[:, :trained], queries[:, :trained], encoder, seeds, held_out=left_out
+        )
+        guess = guess_of(inverse, received, queries=queries.shape[1])
+        if left_out is None:
+            return guess
+        sure = Calibration.of(encoder, inverse.outputs(left_out[0]), left_out[1])
+        chances = sure.chances(encoder, inverse.outputs(received))
+        return replace(guess, chances=chances, radii=sure.widths(encoder))
 
-    def _pairs(self, view: FeatureView, knowledge: FeatureKnowledge) -> _Pairs:
-        """Return the rows of the queries, the target's answers, and the attacker's own columns of the rows."""
+    def ask(self, view: FeatureView, knowledge: FeatureKnowledge) -> Answered:
+        """Return the auxiliary rows that are asked, with the target's answers."""
         rows = knowledge.granted_auxiliary("the query attack")
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
-        queries = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
-        number = queries.shape[1]
-        # Networks for rows that are no table take features alone.
-        beside = (
-            None
-            if knowledge.layout is not None
-            else (own_inputs(view, rows.own[:, :number], None), own_inputs(view, view.own, None))
-        )
-        trained = number - int(self.held_out * number)
-        return _Pairs(encoder, rows.cells[:, :number], queries, channel.ask(queries), view.received, beside, trained)
-
-    def _answer(self, pairs: _Pairs, knowledge: FeatureKnowledge, seeds: Sequence[int], own: bool) -> _Answer:
-        """Train InverNet on pairs, and return its guess and how well it does on those that are held out."""
-        answered, received, trained, encoder = pairs.answered, pairs.received, pairs.trained, pairs.encoder
-        if own and pairs.beside is not None:
-            answered, received = (
-                torch.cat([features, mine], dim=-1)
-                for features, mine in zip((answered, received), pairs.beside, strict=True)
-            )
-        validation = (answered[:, trained:], pairs.queries[:, trained:]) if pairs.left_out else None
-        inverse = self.inverter(knowledge.layout).fit(
-            answered[:, :trained], pairs.queries[:, :trained], encoder, seeds, held_out=validation
-        )
-        guess = guess_of(inverse, received, queries=pairs.queries.shape[1])
-        if not pairs.left_out:
-            return _Answer(guess)
-        outputs = inverse.outputs(answered[:, trained:])
-        sure = Calibration.of(encoder, outputs, pairs.queries[:, trained:])
-        chances = sure.chances(encoder, inverse.outputs(received))
-        right = right_pairs(encoder.schema, inverse.cells(answered[:, trained:]), pairs.cells[:, trained:])
-        return _Answer(replace(guess, chances=chances, radii=sure.widths(encoder)), right)
+        cells = rows.cells[:, : min(self.rows or channel.left, channel.left)]
+        queries = encoder.encode(cells)
+        return Answered(encoder, cells, queries, channel.ask(queries))
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    """Rows of queries and the target's answers."""
+class Answered:
+    """Rows that were asked of the target, and its features of them."""
 
     encoder: Encoder
     cells: Float[Tensor, "training row column"]
     queries: Float[Tensor, "training row encoded"]
-    answered: Float[Tensor, "training row feature"]
-    received: Float[Tensor, "training record feature"]
-    beside: tuple[Tensor, Tensor] | None  # the attacker's own columns, as inputs; None without a table
-    trained: int  # number of pairs to train on; the rest is held out
-
-    @property
-    def left_out(self) -> int:
-        """Number of pairs that are held out."""
-        return self.queries.shape[1] - self.trained
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """A guess, and the cells of left-out pairs that it has right; None where no pairs are left out."""
-
-    guess: FeatureGuess
-    right: Bool[Tensor, "training pair column"] | None = None
-
-
-@attacks.register("informed_qa", "vertical", needs=("auxiliary", "queries"))
-@dataclass(frozen=True)
-class InformedQueryAttack(QueryAttack):
-    """The query attack by an active party that uses what it holds.
-
-    Source: our own form of ``uifv_qa`` (Yang et al., UIFV, 2024).
-
-    Two networks are trained: the published one, on features alone, and one that takes the attacker's own columns
-    beside them and has a loss for each kind of column. Each column is answered by the network that has more of the
-    held-out pairs right, or by a constant where neither reads more than one: see ``parts.choice``. Where a defense
-    leaves little in the features, own columns still tell something. Without held-out pairs the second network answers
-    alone. Networks for rows that are no table take features alone, so that there is one.
-    """
-
-    loss: InverseLoss = "fields"
-    own_columns: bool = True
-    steps: int = 2000
-    converge: bool = True
-
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; the arguments are those of ``QueryAttack``."""
-        pairs = self._pairs(view, knowledge)
-        own = self._answer(pairs, knowledge, seeds, self.own_columns)
-        if own.right is None or pairs.beside is None or not self.own_columns:
-            return own.guess
-        alone = replace(self, loss="mse")._answer(pairs, knowledge, seeds, own=False)
-        assert alone.right is not None
-        take = alone.right.double().mean(1) > own.right.double().mean(1)
-        right = torch.where(take[:, None], alone.right, own.right)
-        better = mixed(own.guess, alone.guess, take)
-        return or_constants(better, right, pairs.cells[:, pairs.trained :], pairs.encoder, knowledge)
+    features: Float[Tensor, "training row feature"]
 
 
 @dataclass(frozen=True)

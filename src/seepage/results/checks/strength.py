@@ -321,12 +321,20 @@ def few_victims(facts: Facts) -> Iterator[Fault]:
     if rows:
         fewest = min(row.n for row in rows)
         unit = facts.audit.spec.unit
-        without = f" One {unit} allows no interval." if fewest == 1 else ""
-        yield Fault(
-            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few are wide, since they hold "
-            f"for {unit}s of any kind. Audit at least {_FEW_VICTIMS}, better 20.",
-            tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
-        )
+        captured = not facts.audit.repeatable
+        if captured and fewest == 1:
+            words = (
+                f"Figures are of one {unit} alone, which allows no interval. What was read of it was read; what others "
+                "give away may be more or less."
+            )
+        else:
+            without = f" One {unit} allows no interval." if fewest == 1 else ""
+            words = (
+                f"Figures rest on as few as {how_many(fewest, unit)}.{without} Intervals from so few are wide, since "
+                f"they hold for {unit}s of any kind. "
+                f"{'Capture' if captured else 'Audit'} at least {_FEW_VICTIMS}, better 20."
+            )
+        yield Fault(words, tuple(Where(row.batch_size, row.defense, row.attack) for row in rows))
 
 
 @check("SEEP016", "warning", "Nothing to compare with")

@@ -28,7 +28,7 @@ _BASELINES = (
 _ATTACKS = (Part(name="exact"), Part(name="posterior"))
 # Defaults where the client holds all columns.
 _OF_WHOLE_CLIENTS = (Part(name="constant"), Part(name="median"))
-_ON_ACTIVATIONS = (Part(name="layer_inversion"), Part(name="ridge_sa"))
+_ON_ACTIVATIONS = (Part(name="layer_inversion"), Part(name="informed_sa"))
 # Fields without a meaning there, and without one elsewhere.
 _OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "auxiliary", "stale", "final")
 _OF_WHOLE = ("cut", "leaked")

@@ -94,7 +94,7 @@ Beside every figure stands the best baseline, which holds all but the message.
         Part(name="informed_qa"),
         Part(name="student_dpa"),
         Part(name="uifv_iqa", options={"converge": True}),
-        Part(name="ridge_sa"),
+        Part(name="informed_sa"),
         Part(name="label_heads"),
     )
     baselines: Baselines = named("constant", "median", "random", "own_columns")

@@ -61,8 +61,8 @@ def or_constants(
     cells: Float[Tensor, "training pair column"],
     encoder: Encoder,
     knowledge: FeatureKnowledge,
-) -> FeatureGuess:
-    """Return a guess with constants in the columns that the attack does not read better than a constant."""
+) -> tuple[FeatureGuess, Bool[Tensor, "training column"]]:
+    """Return a guess with constants in the columns that the attack reads no better than these, and which they are."""
     # It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
     # standard error of a constant's share; where both have the same right, at least 30 of them, the attack answers. The
     # constants are the baseline ``constant``'s: a network answers numbers by their mean, seldom near most of them.
@@ -86,4 +86,4 @@ def or_constants(
     constant = FeatureGuess(
         row.expand_as(guess.cells), chances, errors.widths(encoder), torch.zeros(len(cells), dtype=torch.bool)
     )
-    return mixed(guess, constant, take)
+    return mixed(guess, constant, take), take
