@@ -21,7 +21,9 @@ _NAMES: dict[str | None, tuple[str, ...]] = {
     ),
     "pooled": ("rounded_answers", "label_only", "without_columns", "dp_training", "query_limit"),
     "trees": ("strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise"),
-    "statistics": ("rounded_sums", "sum_noise", "coarser_times", "jump_guard", "minimum_count", "rounded_counts"),
+    "statistics": (
+        "rounded_sums", "sum_noise", "one_shot", "coarser_times", "jump_guard", "minimum_count", "rounded_counts",
+    ),
 }
 # fmt: on
 _MODULES = {
