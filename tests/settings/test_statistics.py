@@ -20,6 +20,7 @@ from seepage.settings.setting import Configuration
 from seepage.settings.statistics.audit import StatisticsAudit
 from seepage.settings.statistics.design import coarse, model_levels
 from seepage.settings.statistics.spec import StatisticsSpec
+from seepage.wire.statistics import RiskSetMessage
 
 
 def frame(rows: int = 600, seed: int = 0) -> pd.DataFrame:
@@ -49,7 +50,10 @@ def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
 @pytest.mark.long
 def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> None:
     noise = {"name": "sum_noise", "multiplier": 5, "label": "noise"}
-    found = figures(audit(defenses=["none", {"name": "rounded_sums", "digits": 4, "label": "digits"}, noise]))
+    digits = {"name": "rounded_sums", "digits": 4, "label": "digits"}
+    found = figures(audit(repetitions=1, defenses=["none", digits, noise, "one_shot"]))
+    assert (found["training", "one_shot", "coefficient_error"] or 0.0) > 0.01
+    assert (found["counts", "one_shot", "exact_match"] or 0.0) < 1.0
     for label in ("none", "digits"):
         assert found["counts", label, "exact_match"] == 1.0
         assert found["counts", label, "whole_table"] == 1.0
@@ -65,10 +69,10 @@ def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> No
     assert read < 1.0
     assert best < 1.0
     assert found["training", "none", "coefficient_error"] == pytest.approx(0.0, abs=1e-6)
-    cost, digits = found["training", "noise", "coefficient_error"], found["training", "digits", "coefficient_error"]
+    cost, rounded = found["training", "noise", "coefficient_error"], found["training", "digits", "coefficient_error"]
     assert cost is not None
-    assert digits is not None
-    assert cost > 1 > digits
+    assert rounded is not None
+    assert cost > 1 > rounded
     assert (found["training", "noise", "epsilon"] or 0.0) > 0
 
 
@@ -115,6 +119,7 @@ def test_times_of_a_column_are_used_and_ties_leave_together() -> None:
     made = StatisticsAudit(spec, read_table(table, target="ill"))
     assert "days" not in made.data.schema.names
     [federation] = made.expose(made.configurations[0], range(1)).federations
+    assert isinstance(federation.message, RiskSetMessage)
     sizes = [number for _, number, _, _ in leavers(federation.message)]
     assert max(sizes) > 1
     assert sum(sizes) <= 60

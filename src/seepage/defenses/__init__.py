@@ -23,7 +23,9 @@ _NAMES: dict[str | None, tuple[str, ...]] = {
     "trees": (
         "strip_fields", "min_child_weight", "max_bin", "shared_cuts", "histogram_noise", "first_trees", "shuffled_bins",
     ),
-    "statistics": ("rounded_sums", "sum_noise", "coarser_times", "jump_guard", "minimum_count", "rounded_counts"),
+    "statistics": (
+        "rounded_sums", "sum_noise", "one_shot", "coarser_times", "jump_guard", "minimum_count", "rounded_counts",
+    ),
 }
 # fmt: on
 _MODULES = {

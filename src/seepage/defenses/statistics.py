@@ -89,6 +89,18 @@ class SumNoise:
         return gaussian_guarantee(float(self.multiplier), 1.0, iterations, delta)
 
 
+@defenses.register("one_shot", "statistics")
+@dataclass(frozen=True)
+class OneShot:
+    """Each site fits the model alone and sends coefficients with their standard errors, which are averaged.
+
+    Source: DataSHIELD's ``ds.glmSLMA`` (study-level meta-analysis), here with weights of inverse variances.
+    """
+
+    words: ClassVar[str] = "coefficients of each site alone, averaged"
+    acts_on: ClassVar[ActsOn] = "sums"
+
+
 @defenses.register("coarser_times", "statistics")
 @dataclass(frozen=True)
 class CoarserTimes:

@@ -12,6 +12,8 @@ from jaxtyping import Float
 from seepage.errors import BadInputError
 from seepage.wire.statistics import Family, NewtonStep
 
+# Variance of a coefficient beyond which a site's own fit has separated.
+_LARGEST_VARIANCE = 1e4
 Start = Literal["zero", "outcome"]
 Rows = Float[np.ndarray, "record coefficient"]
 Outcomes = Float[np.ndarray, " record"]
@@ -138,6 +140,32 @@ def fit(
         )
     assert coefficients is not None
     return FederatedFit(coefficients, inverse, tuple(zip(*sent, strict=True)), separated)
+
+
+def averaged(recipe: Newton, sites: Sequence[tuple[Rows, Outcomes]]) -> FederatedFit:
+    """Return the mean of each site's own coefficients, weighted by inverse variances; no sums are sent.
+
+    Columns that are linearly dependent at a site say nothing there, nor do those whose fit separates.
+
+    Raises:
+        BadInputError: no site can tell a coefficient.
+    """
+    width = sites[0][0].shape[1]
+    weight, total = np.zeros(width), np.zeros(width)
+    for x, y in sites:
+        _, triangle = np.linalg.qr(x)
+        some = np.flatnonzero(np.abs(np.diag(triangle)) > 1e-8 * np.abs(triangle[0, 0]))
+        own = fit(recipe, [(x[:, some], y)])
+        variances = np.diag(own.covariance)
+        good = np.isfinite(variances) & (variances > 0) & (variances < _LARGEST_VARIANCE)
+        weight[some[good]] += 1 / variances[good]
+        total[some[good]] += own.coefficients[good] / variances[good]
+    if not (weight > 0).all():
+        raise BadInputError(
+            f"no site alone tells {int((weight == 0).sum())} of {width} coefficients, so that nothing can be averaged; "
+            "take levels together (minimum_level), give more rows, or use another defense than one_shot."
+        )
+    return FederatedFit(total / weight, np.diag(1 / weight), ((),))
 
 
 def _updated(steps: Sequence[NewtonStep], inverse: np.ndarray, coefficients: Outcomes | None) -> Outcomes:

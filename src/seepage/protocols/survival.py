@@ -38,7 +38,10 @@ class FederatedCox:
 
 def events_at(sites: Sequence[SurvivalRows], grid: Times) -> Times:
     """Return the number of events of some sites at each time of a grid."""
-    return np.sum([[((s.times == t) & (s.events > 0)).sum() for t in grid] for s in sites], axis=0, dtype=np.float64)
+    number = np.zeros(len(grid))
+    for site in sites:
+        number += [((site.times == t) & (site.events > 0)).sum() for t in grid]
+    return number
 
 
 def risk_sums(site: SurvivalRows, grid: Times, coefficients: Float[np.ndarray, " coefficient"]) -> RiskStep:

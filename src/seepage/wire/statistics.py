@@ -233,10 +233,12 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off:
     steps = tuple(
         kernel.Step(
             None if s.coefficients is None else tuple(s.coefficients.tolist()),
-            *map(tensor, (s.information, s.score, s.right)),
-            None if s.deviance is None else s.deviance * times,
-            None if s.dispersion is None else s.dispersion * times,
-            s.mean,
+            information=tensor(s.information),
+            score=tensor(s.score),
+            right=tensor(s.right),
+            deviance=None if s.deviance is None else s.deviance * times,
+            dispersion=None if s.dispersion is None else s.dispersion * times,
+            mean=s.mean,
         )
         for s in message.steps
     )

@@ -31,7 +31,7 @@ class Counts:
     that they are in, and from the model where these leave them open. What is proved is for ``seepage.kernel`` to say.
 
     Args:
-        seconds: time after which no further bounds of single patterns are sought.
+        seconds: processor time after which numbers, and bounds of single patterns, are no longer sought.
     """
 
     seconds: float = 20.0
@@ -51,7 +51,11 @@ class Counts:
         schema = knowledge.schema
         sent = totals_of(message, schema)
         try:
+            if not message.steps:
+                raise kernel.RefusedError("the site sends no sums")
             solved = solve(sent, self.seconds)
+            if not solved.tried:
+                raise kernel.RefusedError(f"no numbers of {len(solved.counts):,} patterns were reached in time")
         except kernel.RefusedError as error:
             table = LikeliestTable()(NewtonView((message,)), knowledge, [seed])
             assert table.labels is not None

@@ -90,7 +90,7 @@ def _whole(system: System, expected: np.ndarray, upper: np.ndarray) -> np.ndarra
             LinearConstraint(np.concatenate([-eye, -eye], axis=1), -np.inf, -near),
         ],
         integrality=np.concatenate([np.ones(count), np.zeros(count)]),
-        bounds=Bounds(0, np.concatenate([upper, np.full(count, np.inf)])),
+        bounds=Bounds(np.zeros(2 * count), np.concatenate([upper, np.full(count, np.inf)])),  # pyright: ignore[reportArgumentType]
         options={"time_limit": _SECONDS, "mip_rel_gap": 0.05},
     )
     return near if solved.x is None else np.rint(solved.x[:count])

@@ -16,7 +16,7 @@ from seepage import kernel
 
 Matrix = Float[np.ndarray, "equation pattern"]
 Vector = Float[np.ndarray, " _"]
-# Patterns beyond which rows are made comparable block by block instead of all together.
+# Patterns beyond which equations are made comparable one by one instead of all together, and nothing is proved.
 _TOGETHER = 2_500
 # Steps of least squares, columns that enter at a time, and records by which a solution may differ from whole numbers.
 _STEPS, _ENTER, _WHOLE = 400, 12, 0.2
@@ -48,6 +48,11 @@ class SolvedCounts:
     multipliers: Float[np.ndarray, "combination equation"]
     rank: int
     by: str
+
+    @property
+    def tried(self) -> bool:
+        """Whether the numbers are worth more than those of cross tables: they fit, or are few and noisy."""
+        return self.fits or len(self.counts) <= _TOGETHER
 
 
 @dataclass
@@ -82,7 +87,10 @@ class System:
     @property
     def rank(self) -> int:
         """Number of directions that stand above roundings."""
-        return len(self.rows) if self.matrix.shape[1] <= _TOGETHER else int(np.linalg.matrix_rank(self.rows[:, ::7]))
+        if self.matrix.shape[1] <= _TOGETHER:
+            return len(self.rows)
+        sizes = np.linalg.eigvalsh(self.rows @ self.rows.T)
+        return int((sizes > 1e-12 * sizes[-1]).sum())
 
     def fits(self, counts: Vector) -> bool:
         """Return whether numbers have the sums within what these may be off by."""
@@ -90,7 +98,7 @@ class System:
         return bool((off <= self.slack + 1e-12 * np.abs(self.values)).all())
 
 
-def without_negatives(system: System, upper: Vector) -> Vector:
+def without_negatives(system: System, upper: Vector, until: Callable[[], bool]) -> Vector:
     """Return numbers from 0 up with the least weighted squared error, by an active set that starts empty.
 
     Source: Lawson and Hanson 1974, algorithm 23.10; of many patterns several enter at a time, which is the generation
@@ -118,9 +126,14 @@ def without_negatives(system: System, upper: Vector) -> Vector:
             break
         active[entering] = True
         number, active = _on(matrix, side, number, active)
-        if system.fits(np.rint(number)):
+        if until() or system.fits(np.rint(number)):
             break
     return number
+
+
+def _least_squares(matrix: Matrix, side: Vector, ratio: float) -> Vector:
+    """Return the least squares of smallest norm, directions below a ratio of the largest left out."""
+    return np.asarray(lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)[0])
 
 
 def _spread(values: Vector, some: np.ndarray, length: int) -> Vector:
@@ -135,7 +148,7 @@ def _on(
     """Return the least squares on the active patterns, those that would turn negative left out one step at a time."""
     while active.any():
         some = np.flatnonzero(active)
-        solution = lstsq(matrix[:, some], side, lapack_driver="gelsy", check_finite=False, cond=1e-11)[0]
+        solution = _least_squares(matrix[:, some], side, 1e-11)
         negative = solution <= 1e-9
         if not negative.any():
             number = np.zeros_like(number)
@@ -180,7 +193,7 @@ def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarra
         -np.log(np.maximum(near[candidates], 1e-3)),
         constraints=LinearConstraint(rows[precise], sides[precise] - width[precise], sides[precise] + width[precise]),
         integrality=np.ones(len(candidates)),
-        bounds=Bounds(0, upper[candidates]),
+        bounds=Bounds(np.zeros(len(candidates)), upper[candidates]),  # pyright: ignore[reportArgumentType]
         options={"time_limit": _SECONDS_OF_WHOLE_NUMBERS},
     )
     if solved.x is None:
@@ -215,6 +228,8 @@ def multipliers_for(system: System, counts: Vector, upper: Vector, until: Callab
     that occur, and above 0 on all others, shows that the others do not occur, and the equations are solved on those
     that do. Where there is no such combination, linear programs bound single patterns.
     """
+    rows, combined, strong = system.rows, system.combined, np.ones(len(system.rows), dtype=bool)
+    inverse = np.zeros((0, len(rows)))
     for least in _LEVELS:
         strong = system.weight > least
         rows, combined = system.rows[strong], system.combined[strong]
@@ -244,7 +259,7 @@ def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
     for _ in range(_PROJECTIONS):
         value = space @ (space.T @ wanted)
         if float(value.min()) > _ABOVE:
-            y = lstsq(triangle, space.T @ wanted, lapack_driver="gelsy", check_finite=False, cond=1e-9)[0]
+            y = _least_squares(triangle, space.T @ wanted, 1e-9)
             least = float((reached @ y).min())
             return free @ y / least if least > _ABOVE / 2 else None
         # Beyond the nearest point, so that few steps suffice.
@@ -288,17 +303,18 @@ def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     Raises:
         kernel.RefusedError: the sums are no sums of the declared records, or there are too many patterns.
     """
-    begun = time.perf_counter()
+    begun = time.process_time()
     patterns, most = kernel.patterns_of(sent)
     sums = kernel.equations(sent, patterns)
     upper = most.numpy()
     system = System(sums.matrix.numpy(), sums.values.numpy(), sums.slack.numpy())
-    numbers = without_negatives(system, upper)
+    late = lambda: time.process_time() - begun > seconds  # noqa: E731
+    numbers = without_negatives(system, upper, late)
     counts, by = whole(system, numbers, upper, sent.records)
     fits = system.fits(counts)
     none = np.zeros((0, len(sums.values)))
-    late = lambda: time.perf_counter() - begun > seconds  # noqa: E731
-    proofs = multipliers_for(system, counts, upper, late) if fits and sent.defense == "none" else none
+    few = len(patterns) <= _TOGETHER
+    proofs = multipliers_for(system, counts, upper, late) if fits and few and sent.defense == "none" else none
     return SolvedCounts(patterns.numpy(), counts, fits, proofs, system.rank, by)
 
 

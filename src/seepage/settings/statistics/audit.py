@@ -21,6 +21,7 @@ from seepage.defenses.statistics import (
     CoarserTimes,
     JumpGuard,
     MinimumCount,
+    OneShot,
     RoundedCounts,
     RoundedSums,
     SumNoise,
@@ -88,6 +89,7 @@ _CONTROL_ROWS, _CONTROL_SITES = 60, 3
 # Protocols that each mechanism of a defense has a place in, and what it does.
 _PLACES: dict[str, tuple[tuple[str, ...], str]] = {
     "rounded": (("glm", "cox"), "rounds sums"),
+    "apart": (("glm",), "sends coefficients of each site alone"),
     "noise": (("glm",), "bounds what one record can change"),
     "times": (("cox",), "changes times"),
     "jumps": (("cox",), "changes risk sets"),
@@ -106,11 +108,12 @@ class StatisticsDefense:
     jumps: JumpGuard | None = None
     minimum: MinimumCount | None = None
     counts: RoundedCounts | None = None
+    apart: OneShot | None = None
 
 
 def defense_of(part: Part) -> StatisticsDefense:
     """Return a defense ready to use."""
-    kinds = (RoundedSums, SumNoise, CoarserTimes, JumpGuard, MinimumCount, RoundedCounts)
+    kinds = (RoundedSums, SumNoise, CoarserTimes, JumpGuard, MinimumCount, RoundedCounts, OneShot)
     return StatisticsDefense(*mechanisms_of("statistics", part, *kinds))
 
 
@@ -121,6 +124,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
     times: np.ndarray | None
+    family: Family
 
     def _set_up(self, spec: StatisticsSpec, dataset: Dataset | None) -> None:
         whole = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
@@ -229,6 +233,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             *([Lever("coarser_times", 7, 180, strengths=(("width",),))] if spec.protocol == "cox" else []),
             *([Lever("jump_guard", 2, 20, True, strengths=(("records",),))] if spec.protocol == "cox" else []),
             *([Lever("iterations", spec.iterations, 1, True, spec_field="iterations")] if _iterates(spec) else []),
+            *([Lever("one_shot", 1, 1)] if spec.protocol == "glm" else []),
             Lever("minimum_level", spec.guards.level + 1, max(spec.rows) // 4, True, spec_field="minimum_level"),
             *([Lever("summed", spec.summed + 1, spec.sites, True, spec_field="summed")] if _more(spec) else []),
         )
@@ -401,7 +406,11 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
     defense = audit.defenses[configuration.defense]
     deviations = (0.0, 0.0) if defense.noise is None else defense.noise.deviations(len(data.schema.columns))
     change = _Change(defense, deviations, np.random.default_rng([seed, 1]))
-    fitted = newton.fit(recipe, sites, change, floor=deviations[0])
+    if defense.apart is not None:
+        fitted = newton.averaged(recipe, sites)
+        fitted = replace(fitted, steps=((),) * spec.sites)
+    else:
+        fitted = newton.fit(recipe, sites, change, floor=deviations[0])
     # In the negative control the message is that of sites whose records are not scored.
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else range(spec.summed)
     steps = tuple(_summed([fitted.steps[k][t] for k in senders]) for t in range(len(fitted.steps[0])))
