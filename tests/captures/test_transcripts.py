@@ -140,7 +140,7 @@ def test_without_a_name_the_defaults_of_the_setting_run_and_the_others_are_named
     assert found.left_out == ("unsplit", "label_norm")
     words = transcript_words(found)
     assert any("Not run: unsplit, label_norm." in sentence and "--attack NAME" in sentence for sentence in words)
-    [_, reasons] = captured_sections(found)
+    [*_, reasons] = captured_sections(found)
     assert len(reasons.points) == len(set(found.not_tried.values())) < len(found.not_tried)
     # All was read, of a training that is the whole of what was captured.
     row = found.attacked.row("accuracy", None, "exact")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seepage.assessment.intervals import Estimate, welch
+from seepage.assessment.intervals import Estimate, difference
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
@@ -312,14 +312,14 @@ def _beside(candidate: Candidate) -> Record:
 
 
 def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None:
-    """Return the loss of task quality with Welch's interval of the difference; None where one side is unknown.
+    """Return the loss of task quality with the interval of the difference, from theirs; None where one side is unknown.
 
     Trainings of both share rows and seeds, so that the interval is rather too wide.
     """
     if loss(before, task) is None or before is None or task is None:
         return None
     first, second = (Estimate(row.mean, row.low, row.high, row.n, row.std) for row in (task, before))
-    return welch(second, first) if is_error(task.metric) else welch(first, second)
+    return difference(second, first) if is_error(task.metric) else difference(first, second)
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:

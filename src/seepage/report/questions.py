@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from seepage.assessment import Estimate, Measurement
 from seepage.assessment.row import CONTROL, INFERRED, LINKED, POSSIBLE, SINGLED_OUT, ResultRow
@@ -22,7 +23,7 @@ _LIMITS = (
     "An attacker with knowledge beyond the stated one may succeed more often.",
     "Whether a rate is acceptable, and whether persons are identifiable, is a judgement of law, not of this report.",
 )
-_MOST_NAMED = 12
+_MOST_NAMED, _LONGEST = 12, 200
 
 
 def questions(result: AuditResult) -> list[Record]:
@@ -90,9 +91,18 @@ def questions_section(result: AuditResult) -> Section:
         f"By {where(result, {**_shared(here)})}:",
     ]
     table = grids.filled("Answers to the three questions, by the attack that reads most", columns, lines)
-    text = printable_json(filed[0] if len(filed) == 1 else filed, allow_nan=False)
+    text = printable_json(_shortened(filed[0] if len(filed) == 1 else filed), allow_nan=False)
     points = [*_sentences(result, here), _of_control(result), *_LIMITS]
     return Section("questions", title, words, points, grids=[table], kind="questions", extra={"filed": text})
+
+
+def _shortened(value: Any) -> Any:
+    """Return plain values with long texts cut, as a page shows names of columns; files have them whole."""
+    if isinstance(value, str):
+        return clean(value, _LONGEST)
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    return {name: _shortened(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _named(result: AuditResult) -> tuple[str, ...]:
