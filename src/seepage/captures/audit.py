@@ -153,7 +153,8 @@ class RecordsExposure(Exposure):
         """Return the message as an audit, of the first attack of the spec alone."""
         schema, records, setting = self.knowledge.schema, self.knowledge.batch_size, self.setting
         baselines = [] if self.truth is None else registry.baselines.of(setting).entries()
-        parts = [PlannedPart(Part(name=entry.name), "baseline") for entry in baselines if not entry.needs]
+        taken = [entry for entry in baselines if not entry.needs and isinstance(self.view, entry.views)]
+        parts = [PlannedPart(Part(name=entry.name), "baseline") for entry in taken]
         return CapturedAudit(
             spec,
             replace(facts, attacker="The server", secret="all cells", rows=records, columns=schema.names),

@@ -53,6 +53,8 @@ class Counts:
         try:
             if not message.steps:
                 raise kernel.RefusedError("the site sends no sums")
+            if any(message.noise):
+                raise kernel.RefusedError("whole numbers do not have sums with noise")
             solved = solve(sent, self.seconds)
             if not solved.tried:
                 raise kernel.RefusedError(f"no numbers of {len(solved.counts):,} patterns were reached in time")
@@ -68,7 +70,7 @@ class Counts:
         if isinstance(schema.target, Discrete):
             labels[: int(numbers.sum())] = outcomes_of(message, schema, solved)[: message.records]
         proof = kernel.nothing(message.records, len(schema.columns), f"{solved.by} does not have the sums")
-        if solved.fits:
+        if solved.fits or len(solved.multipliers):
             proof = kernel.certify_counts(sent, torch.from_numpy(cells), torch.from_numpy(solved.multipliers))
         facts = {
             "patterns": float(len(numbers)),
@@ -100,7 +102,7 @@ def _records(codes: np.ndarray, numbers: np.ndarray, records: int) -> np.ndarray
 
 def _singled_out(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:
     """Return the share of records whose pattern is proved to be theirs alone."""
-    if not solved.fits or sent.defense != "none":
+    if not len(solved.multipliers) or sent.defense != "none":
         return {"singled_out": 0.0}
     try:
         _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))

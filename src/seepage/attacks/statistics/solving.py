@@ -24,6 +24,8 @@ _STEPS, _ENTER, _WHOLE = 400, 12, 0.2
 _MOST, _LEAST = 1e7, 30.0
 _SECONDS_OF_WHOLE_NUMBERS = 3.0
 _SINGLE_PROGRAMS = 60
+# Rounds of proportional fitting, and of moving towards numbers that have the sums.
+_FITTED, _ROUNDS = 60, 12
 # Directions that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
 _LEVELS = (1e5, 1e3)
 _PROJECTIONS, _ABOVE = 400, 0.3
@@ -131,6 +133,33 @@ def without_negatives(system: System, upper: Vector, until: Callable[[], bool]) 
     return number
 
 
+def likeliest(sent: kernel.Totals, patterns: Int[np.ndarray, "pattern column"]) -> Vector:
+    """Return the numbers of largest entropy that have the cross tables, by proportional fitting; alike without any."""
+    number = np.full(len(patterns), sent.records / len(patterns))
+    tables = kernel.cross_tables(sent)
+    for _ in range(_FITTED if tables is not None else 0):
+        assert tables is not None
+        for i in range(len(tables)):
+            for j in range(i):
+                table = tables[j][i].numpy()
+                place = patterns[:, j] * table.shape[1] + patterns[:, i]
+                have = np.bincount(place, number, table.size)
+                number = number * (table.ravel() / np.maximum(have, 1e-300))[place]
+    return number
+
+
+def toward(system: System, expected: Vector, upper: Vector) -> Vector:
+    """Return numbers that have the sums and are near expected ones, in units of their own size."""
+    number = np.maximum(expected, 1e-6) * (upper > 0)
+    blur = np.diag(1 / np.minimum(system.weight, _MOST) ** 2)
+    for _ in range(_ROUNDS):
+        scaled = system.rows * number[None]
+        gap = system.sides - system.rows @ number
+        change = scaled.T @ np.linalg.solve(scaled @ system.rows.T + blur, gap)
+        number = np.minimum(np.maximum(number + change, 0.1 * number), upper)
+    return number
+
+
 def _least_squares(matrix: Matrix, side: Vector, ratio: float) -> Vector:
     """Return the least squares of smallest norm, directions below a ratio of the largest left out."""
     return np.asarray(lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)[0])
@@ -221,8 +250,10 @@ def _to_total(near: Vector, upper: Vector, total: int) -> Vector:
     return floor
 
 
-def multipliers_for(system: System, counts: Vector, upper: Vector, until: Callable[[], bool]) -> np.ndarray:
-    """Return combinations of the equations by which the kernel can prove as many numbers as these show.
+def multipliers_for(
+    system: System, counts: Vector, upper: Vector, until: Callable[[], bool]
+) -> tuple[np.ndarray, bool]:
+    """Return combinations of the equations by which the kernel can prove numbers, and whether these show all of them.
 
     Where the equations have full rank over the patterns they are solved. Else one combination that is 0 on the patterns
     that occur, and above 0 on all others, shows that the others do not occur, and the equations are solved on those
@@ -235,12 +266,13 @@ def multipliers_for(system: System, counts: Vector, upper: Vector, until: Callab
         rows, combined = system.rows[strong], system.combined[strong]
         inverse, solved_all = _inverse(rows, upper > 0)
         if solved_all:
-            return inverse @ combined
+            return inverse @ combined, True
         excluding = _excludes(rows, counts > 0, upper)
         if excluding is not None:
             inside, _ = _inverse(rows, counts > 0)
-            return np.concatenate([excluding[None], inside]) @ combined
-    return np.concatenate([inverse, _single_programs(rows, system.sides[strong], counts, upper, until)]) @ combined
+            return np.concatenate([excluding[None], inside]) @ combined, True
+    bounding = np.concatenate([inverse, _single_programs(rows, system.sides[strong], counts, upper, until)]) @ combined
+    return bounding, False
 
 
 def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
@@ -312,9 +344,15 @@ def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     numbers = without_negatives(system, upper, late)
     counts, by = whole(system, numbers, upper, sent.records)
     fits = system.fits(counts)
-    none = np.zeros((0, len(sums.values)))
-    few = len(patterns) <= _TOGETHER
-    proofs = multipliers_for(system, counts, upper, late) if fits and few and sent.defense == "none" else none
+    few = len(patterns) <= _TOGETHER and sent.defense == "none"
+    proofs, settled = np.zeros((0, len(sums.values))), not few
+    if fits and few:
+        proofs, settled = multipliers_for(system, counts, upper, late)
+    if not settled:
+        # Many numbers have the sums: those near the likeliest table are the better guess.
+        near = toward(system, likeliest(sent, patterns.numpy()), upper)
+        counts, by = _to_total(near, upper, sent.records), "near the likeliest table"
+        fits = system.fits(counts)
     return SolvedCounts(patterns.numpy(), counts, fits, proofs, system.rank, by)
 
 
