@@ -153,7 +153,7 @@ class RecordsExposure(Exposure):
         """Return the message as an audit, of the first attack of the spec alone."""
         schema, records, setting = self.knowledge.schema, self.knowledge.batch_size, self.setting
         baselines = [] if self.truth is None else registry.baselines.of(setting).entries()
-        taken = [entry for entry in baselines if not entry.needs and isinstance(self.view, entry.views)]
+        taken = [entry for entry in baselines if not entry.needs and isinstance(self.view, entry.sees or object)]
         parts = [PlannedPart(Part(name=entry.name), "baseline") for entry in taken]
         return CapturedAudit(
             spec,
