@@ -18,7 +18,7 @@ from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
 from seepage.reproduce.compare import beside, judged_anew
 from seepage.reproduce.reproduce import Selection, reproduce
-from seepage.reproduce.table import PublishedTable, load_table, names, tables
+from seepage.reproduce.table import Place, PublishedTable, load_table, names, tables
 from seepage.results.agreement import Agreement, Difference, PublishedFigure, judge, margin_of, welch
 from seepage.run.runner import stored_runs
 from seepage.run.store import Store
@@ -275,14 +275,14 @@ def test_only_the_papers_own_method_stands_beside_the_print() -> None:
 def test_an_entropy_has_a_margin_of_its_range_and_no_direction(
     kind: str, printed: float, std: float, margin: float, agreement: str
 ) -> None:
-    place: dict[str, str | int] = {"kind": kind, "figure": "entropy", "batch_size": 32}
+    place: Place = {"kind": kind, "figure": "entropy", "batch_size": 32}
     ours = Estimate(printed, None, None, 20, std)
     found = beside(load_table("tableak/table25"), "faithful", place, f"entropy_{kind}", ours, 1)
     assert (found.margin, found.agreement, found.direction) == (pytest.approx(margin), agreement, None)
 
 
 def test_a_rank_correlation_over_all_batches_has_no_outcome() -> None:
-    place: dict[str, str | int] = {"kind": "discrete", "figure": "kendall_tau", "batch_size": 32}
+    place: Place = {"kind": "discrete", "figure": "kendall_tau", "batch_size": 32}
     ours = Estimate(-0.4, None, None, 20, None)
     found = beside(load_table("tableak/table25"), "faithful", place, "kendall_discrete", ours, 1)
     assert found.difference is not None

@@ -471,12 +471,8 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
         begin += count * dtype.itemsize
     groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in header["groups"].items()}
     texts = {name: tuple(header[name]) for name in ("regime", "conditions", "choice") if name in header}
-    return Evidence(
-        column_names=tuple(header["columns"]),
-        groups=groups,
-        **texts,
-        **arrays_by_name,  # pyright: ignore[reportArgumentType]
-    )
+    arguments: dict[str, Any] = {**texts, **arrays_by_name}
+    return Evidence(column_names=tuple(header["columns"]), groups=groups, **arguments)
 
 
 def _plain(value: float) -> float | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def read(guess: FeatureGuess, seen: FeatureTranscript, known: FeatureKnowledge) 
     return ((guess.cells - seen.cells).abs() <= torch.tensor(allowed).double()).double().mean((0, 1))
 
 
-QUICK = {"epochs": 4, "steps": 200}
+QUICK: dict[str, Any] = {"epochs": 4, "steps": 200}
 ATTACKS = [RidgeStealth(), InformedQueryAttack(**QUICK), InformedStealth(**QUICK)]
 
 

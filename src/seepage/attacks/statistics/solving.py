@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -162,7 +163,8 @@ def toward(system: System, expected: Vector, upper: Vector) -> Vector:
 
 def _least_squares(matrix: Matrix, side: Vector, ratio: float) -> Vector:
     """Return the least squares of smallest norm, directions below a ratio of the largest left out."""
-    return np.asarray(lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)[0])
+    found: Any = lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)
+    return np.asarray(found[0])
 
 
 def _spread(values: Vector, some: np.ndarray, length: int) -> Vector:

@@ -171,7 +171,7 @@ def _declared(view: CutView, form: MessageForm, replayed: float, known: bool) ->
 
 
 def _common_format(views: Sequence[CutView]) -> Format:
-    formats = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
+    formats: set[Format] = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
     return formats.pop() if len(formats) == 1 else "float32"
 
 
