@@ -259,7 +259,7 @@ def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
     if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in exposure.reveals):
         views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
         return f"it takes {views}, which this transcript does not show"
-    live = next((need for need in _OF_LIVE if need in entry.needs), None)
+    live: Need | None = next((need for need in _OF_LIVE if need in entry.needs), None)
     if live is not None:
         return _LACKS[live]
     if "auxiliary" in entry.needs and "auxiliary" not in exposure.grants and exposure.tables.public is not None:
