@@ -431,7 +431,8 @@ def test_accusations_by_canaries_are_those_of_their_file() -> None:
 
 
 def test_intervals_of_measured_tables_are_students_t_over_units() -> None:
-    lines = [line for path in FILES for line in lines_of(path) if line["ours_low"]]
+    # A rank correlation over all batches has an interval of its own.
+    lines = [line for path in FILES for line in lines_of(path) if line["ours_low"] and line["ours_std"]]
     assert len(lines) > 1000
     for line in lines:
         n, mean, std = int(line["n"]), float(line["ours"]), float(line["ours_std"])
