@@ -176,7 +176,7 @@ def _inverted(guesses: int, tail: float) -> float:
         (lambda: one_run_bound([True] * 20, [0.0] * 19, DELTA), "one finite score a canary"),
         (lambda: one_run_bound([True] * 20, [float("nan")] * 20, DELTA), "one finite score a canary"),
         (lambda: error_bound([0.0] * 5, [0.0] * 50, DELTA), "20 finite scores"),
-        (lambda: error_bound([0.0] * 50, [0.0] * 50, DELTA, "laplace"), "bound"),  # pyright: ignore[reportArgumentType]
+        (lambda: error_bound([0.0] * 50, [0.0] * 50, DELTA, "laplace"), "bound"),
         (lambda: error_bound([0.0] * 50, [0.0] * 50, 2.0), "delta lies between 0 and 1"),
         (lambda: training_epsilon(lambda coins: coins[:3], 50, DELTA), "one finite score a canary"),
     ],

@@ -24,6 +24,7 @@ from seepage.datasets.planted import telling
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.message import MessageForm
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
@@ -354,3 +355,8 @@ def test_tables_that_do_not_go_with_a_transcript_are_refused(
     with pytest.raises(BadInputError) as refused:
         TranscriptAttack(read_transcript(folder), **given)
     assert said in str(refused.value)
+
+
+def test_an_unknown_format_of_messages_is_refused() -> None:
+    with pytest.raises(BadInputError, match="float33"):
+        MessageForm(format="float33")  # pyright: ignore[reportArgumentType]

@@ -95,5 +95,3 @@ def test_what_is_no_form_is_refused() -> None:
         MessageForm(smoothing=1.0)
     with pytest.raises(BadInputError, match="2 classes have 3 weights"):
         MessageForm(weights=(1.0, 2.0, 3.0)).slopes("sigmoid", torch.zeros(1, 1))
-    with pytest.raises(BadInputError, match="float33"):
-        MessageForm(format="float33")  # pyright: ignore[reportArgumentType]

@@ -118,7 +118,7 @@ def _chance(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     return min(1.0, whole + 2 * canaries * delta * steepest)
 
 
-def error_bound(present: ArrayLike, absent: ArrayLike, delta: float, bound: Reading = "any") -> EmpiricalEpsilon:
+def error_bound(present: ArrayLike, absent: ArrayLike, delta: float, bound: str = "any") -> EmpiricalEpsilon:
     """Return the epsilon that many runs with and without one canary show, by Clopper-Pearson bounds of the errors.
 
     Half of the scores choose a threshold, the other half tests it. ``any`` uses the definition of differential privacy

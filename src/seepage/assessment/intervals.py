@@ -150,7 +150,7 @@ def paired(values: PerVictim, baseline_values: Float[Tensor, " other"], bounds: 
     return interval(values.double().cpu() - baseline_values.double().cpu(), bounds=between)
 
 
-def ratio(hits: PerVictim, counts: PerVictim, most: float, level: float = 0.95) -> Estimate:
+def ratio(hits: PerVictim, counts: PerVictim, most: float | int, level: float = 0.95) -> Estimate:
     """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval over victims, not cells.
 
     The cells of a victim are not independent of each other. The interval is the betting interval of the ratio of two

@@ -213,9 +213,9 @@ _Unit = dict[tuple[str, str | None], Float[Tensor, " record"]]
 
 def _figures(
     population: Population,
-    guess: Cells,
+    guess: Float[Tensor, "guess column"],
     true: Cells,
-    controls: Sequence[tuple[Cells, Int[Tensor, " record"]]],
+    controls: Sequence[tuple[Float[Tensor, "control column"], Int[Tensor, " control"]]],
     generator: torch.Generator,
     possible: bool,
 ) -> _Unit:

@@ -17,6 +17,7 @@ _LARGEST_VARIANCE = 1e4
 Start = Literal["zero", "outcome"]
 Rows = Float[np.ndarray, "record coefficient"]
 Outcomes = Float[np.ndarray, " record"]
+Coefficients = Float[np.ndarray, " coefficient"]
 # Both projects stop where the deviance changes by less than this share.
 TOLERANCE = 1e-8
 
@@ -72,7 +73,7 @@ def deviance(family: Family, y: Outcomes, eta: Outcomes, mu: Outcomes) -> float:
     return float(np.square(y - mu).sum())
 
 
-def sums(recipe: Newton, rows: Rows, y: Outcomes, coefficients: Outcomes | None) -> NewtonStep:
+def sums(recipe: Newton, rows: Rows, y: Outcomes, coefficients: Coefficients | None) -> NewtonStep:
     """Return what a site sends in one iteration; ``coefficients`` are None in a first step from the outcomes."""
     if coefficients is None:
         mu = (y + (0.5 if recipe.family == "binomial" else y.mean())) / 2
@@ -168,7 +169,7 @@ def averaged(recipe: Newton, sites: Sequence[tuple[Rows, Outcomes]]) -> Federate
     return FederatedFit(total / weight, np.diag(1 / weight), ((),))
 
 
-def _updated(steps: Sequence[NewtonStep], inverse: np.ndarray, coefficients: Outcomes | None) -> Outcomes:
+def _updated(steps: Sequence[NewtonStep], inverse: np.ndarray, coefficients: Coefficients | None) -> Coefficients:
     """Return the coefficients of the next iteration."""
     if all(s.right is not None for s in steps):
         return inverse @ sum((s.right for s in steps if s.right is not None), np.zeros(len(inverse)))
@@ -176,7 +177,7 @@ def _updated(steps: Sequence[NewtonStep], inverse: np.ndarray, coefficients: Out
     return coefficients + inverse @ sum((s.score for s in steps if s.score is not None), np.zeros(len(inverse)))
 
 
-def _check_rank(sites: Sequence[tuple[Rows, Outcomes]]) -> None:
+def _check_rank(sites: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
     rows = np.concatenate([x for x, _ in sites])
     rank, width = int(np.linalg.matrix_rank(rows)), rows.shape[1]
     if rank < width:
