@@ -163,8 +163,8 @@ def toward(system: System, expected: Vector, upper: Vector) -> Vector:
 
 def _least_squares(matrix: Matrix, side: Vector, ratio: float) -> Vector:
     """Return the least squares of smallest norm, directions below a ratio of the largest left out."""
-    found: Any = lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)
-    return np.asarray(found[0])
+    solved: Any = lstsq(matrix, side, lapack_driver="gelsy", check_finite=False, cond=ratio)
+    return np.asarray(solved[0])
 
 
 def _spread(values: Vector, some: np.ndarray, length: int) -> Vector:
