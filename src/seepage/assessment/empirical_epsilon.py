@@ -150,7 +150,7 @@ def error_bound(present: ArrayLike, absent: ArrayLike, delta: float, bound: str 
         high if normal and math.isfinite(high) else None,
         delta,
         len(with_canary) + len(without),
-        bound,
+        "gaussian" if normal else "any",
     )
 
 
