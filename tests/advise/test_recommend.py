@@ -314,8 +314,8 @@ def test_costs_are_differences_with_their_interval(recommendation: Recommendatio
     assert "Always giving the same answer has 70.0%." in found.cost_words(large)
     interval = found.cost_interval(large)
     assert interval is not None
-    # Welch's interval of two means of five trainings each.
-    half = 2.306 * (2 * 0.01**2 / 5) ** 0.5
+    # Distances to the ends of the two intervals of five trainings each, added in squares.
+    half = 2.776 * (2 * 0.01**2 / 5) ** 0.5
     assert interval.low == pytest.approx(0.054 - half, abs=1e-4)
     assert "A further audit" not in found.margin_words(small)
     assert "further audit of 57" in found.margin_words(small)

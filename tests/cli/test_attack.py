@@ -139,7 +139,7 @@ def test_a_scored_update_has_the_report_and_the_gate_of_an_audit(seepage: Any, t
     assert (status, "give it with --truth" in err, out.exists()) == (2, True, False)
     status, text, err = seepage("attack", *given, *gate, "--truth", "plain/truth.csv")
     assert status == 1
-    assert "gate failed: incomplete: single_activation: on 1 captured update" in err
+    assert "gate failed: single_activation at batch size 1: the leakage is total" in err
     assert "Audit of captured update" in text
     page = (out / "report.html").read_text()
     for title in ("What the server learns", "Threat model and attacks that apply", "Checks of this audit", "Columns"):

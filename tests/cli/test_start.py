@@ -56,7 +56,7 @@ def loaded(program: str, *arguments: str) -> tuple[str, list[str], str]:
             for command, attack, right, defense in [
                 ("audit", "tabelak", "tableak", "sing"),
                 ("split", "exatc", "exact", "lable_flip"),
-                ("vertical", "redge_sa", "ridge_sa", "featrue_noise"),
+                ("vertical", "ginvr", "ginver", "featrue_noise"),
                 ("pooled", "mtea", "meta", "labl_only"),
             ]
             for case in [

@@ -23,7 +23,7 @@ def test_a_transcript_is_attacked(seepage: Run, tmp_path: Path) -> None:
     some = ("attack", "transcript", "--attack", "exact", "--out", "read")
     status, out, _ = seepage(*some, "--truth", "truth.csv")
     assert status == 0
-    assert "60 records in 1 rounds of split learning, private: cause, noise_0." in out
+    assert "60 records in 1 round of split learning, private: cause, noise_0." in out
     assert "exact certifies 100.0%" in out
     read = pd.read_csv(tmp_path / "read" / "reconstruction.csv")
     assert (read["cause"].to_numpy() == with_ids()["cause"].to_numpy()).all()

@@ -62,7 +62,7 @@ class SumNoise:
 
     Example:
         >>> round(SumNoise(10.0).guarantee(6, 1e-5).epsilon, 1)
-        1.1
+        1.0
     """
 
     words: ClassVar[str] = "noise of {multiplier} times what one record can change"

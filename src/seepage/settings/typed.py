@@ -409,7 +409,7 @@ class StatisticsOptions(SharedOptions, total=False):
     family: Literal["binomial", "gaussian", "poisson"] | None
     """Family of the model, with its canonical link."""
     time: str | None
-    """Column of times, for cox; the target says whether an event ended them."""
+    """Column of times, which makes it a survival model; the target says whether an event ended them."""
     changed: int
     """Number of records that the second run of tables has beside the first; these are attacked."""
     columns: str | Sequence[str]

@@ -82,7 +82,7 @@ message publishes by design.
     time: Annotated[
         str | None,
         Option(
-            "Column of times, for cox; the target says whether an event ended them.",
+            "Column of times, which makes it a survival model; the target says whether an event ended them.",
             PARTIES,
             "COLUMN",
             default="drawn, to the day",
@@ -161,8 +161,10 @@ message publishes by design.
     @model_validator(mode="before")
     @classmethod
     def _of_protocol(cls, values: object) -> object:
-        """Fill in the attack of a survival model or of tables."""
+        """Fill in a survival model where times are given, and the attack of one or of tables."""
         usual = {"cox": "risk_sets", "table": "differencing"}
+        if isinstance(values, Mapping) and values.get("time") is not None and "protocol" not in values:
+            values = {**values, "protocol": "cox"}
         if isinstance(values, Mapping) and values.get("protocol") in usual and "attacks" not in values:
             return {**values, "attacks": named(usual[values["protocol"]])}
         return values
