@@ -197,7 +197,7 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
         ({"defenses": ["sum_noise"], "family": "poisson"}, "has no bound in a poisson model"),
         ({"attacks": ["anchor"]}, "anchor"),
         ({"device": "cuda"}, "CPU alone"),
-        ({"time": "age"}, "use protocol cox"),
+        ({"protocol": "glm", "time": "age"}, "use protocol cox"),
         ({"defenses": ["jump_guard"]}, "has no place in the protocol 'glm'"),
         ({"parameter_ratio": 0.01}, "no column fits"),
     ],
