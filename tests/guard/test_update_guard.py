@@ -543,7 +543,8 @@ def test_another_encoder_and_another_optimiser_than_assumed_are_no_pass() -> Non
     nn.functional.cross_entropy(module(rows), labels).backward()
     torch.optim.SGD(module.parameters(), lr=RATE).step()
     found = made(seconds=3)(before, module.state_dict()).finding
-    assert (found.decision, "the encoder is not the client's" in found.why) == ("not tried", True)
+    assert (found.decision, "the encoder is not the client's" in found.why) == ("in the span", True)
+    assert not found.sent
     module = network()
     gradients(module)
     torch.optim.AdamW(module.parameters(), lr=0.01).step()

@@ -345,8 +345,10 @@ class UpdateGuard:
         # Noise has every rank; what was read in it is read all the same.
         if search is not None and search.read:
             return "read", f"{why}: {doubt}", guess
-        if doubt is not None and not noisy:
-            return "not tried", f"{why}: {doubt}", guess
+        if search is not None and doubt is not None and not noisy:
+            # A layer that changed in as many directions as there are records spans their rows, however encoded.
+            spans = bool(search.ranks) and search.ranks[0] == knowledge.batch_size < self.schema.width
+            return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 
     def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
