@@ -17,7 +17,8 @@ from seepage.tabular.texts import MISSING
 
 # What a CSV file gives back as it was: no control characters, and no space at either end.
 _SIGNS = "abcXYZ0123456789äß.,;-_'\"?<=> "
-WRITABLE = st.text(_SIGNS, min_size=1, max_size=6).filter(lambda text: text == text.strip())
+# Words for a missing cell, such as "-", are read as one even where a schema has them as a category.
+WRITABLE = st.text(_SIGNS, min_size=1, max_size=6).filter(lambda text: text == text.strip() and text not in MISSING)
 # What is taken for a text even without a schema, and not for a missing cell.
 WORDS = st.builds(
     lambda first, rest: first + rest.strip(), st.sampled_from("abXYß?"), st.text(_SIGNS, max_size=5)
