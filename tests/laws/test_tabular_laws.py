@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -28,6 +28,14 @@ EXTREME = tables(schemas(largest=LARGEST_BOUND))
 PLAIN = tables(schemas(WRITABLE))
 
 Made = TypeVar("Made")
+
+
+def encoder_of(table: Table) -> Encoder:
+    """Return the table's encoder; tables that it refuses, as too narrow for its type, are not drawn."""
+    try:
+        return Encoder(table.schema, Statistics.of(table))
+    except BadInputError:
+        reject()
 
 
 def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
@@ -50,7 +58,7 @@ def same_cells(table: Table, cells: Tensor) -> None:
 
 @given(tables())
 def test_decoding_undoes_encoding(table: Table) -> None:
-    encoder = Encoder(table.schema, Statistics.of(table))
+    encoder = encoder_of(table)
     same_cells(table, encoder.decode(encoder.encode(table.cells)))
 
 
@@ -80,7 +88,7 @@ def test_extreme_columns_are_encoded_or_refused(table: Table, dtype: torch.dtype
 
 @given(tables())
 def test_the_measured_table_is_standard(table: Table) -> None:
-    encoded = Encoder(table.schema, Statistics.of(table)).encode(table.cells)
+    encoded = encoder_of(table).encode(table.cells)
     varies = encoded.std(0) > 0.5
     torch.testing.assert_close(encoded.mean(0), torch.zeros_like(varies, dtype=torch.float64), rtol=0, atol=1e-6)
     torch.testing.assert_close(encoded.std(0), varies.double(), rtol=0, atol=1e-6)
@@ -88,7 +96,7 @@ def test_the_measured_table_is_standard(table: Table) -> None:
 
 @given(tables(), st.integers(1, 3), st.integers(1, 3))
 def test_leading_axes_are_a_loop(table: Table, first: int, second: int) -> None:
-    encoder = Encoder(table.schema, Statistics.of(table))
+    encoder = encoder_of(table)
     order = torch.stack([torch.arange(len(table)).roll(k) for k in range(first * second)])
     cells = table.cells[order].reshape(first, second, *table.cells.shape)
     encoded = encoder.encode(cells)
@@ -103,7 +111,7 @@ def test_leading_axes_are_a_loop(table: Table, first: int, second: int) -> None:
 
 @given(tables(), st.integers(0, 2**31))
 def test_projecting_twice_is_projecting_once(table: Table, seed: int) -> None:
-    encoder = Encoder(table.schema, Statistics.of(table))
+    encoder = encoder_of(table)
     generator = torch.Generator().manual_seed(seed)
     anything = 3 * torch.randn(5, encoder.width, dtype=torch.float64, generator=generator)
     once = encoder.project(anything)
@@ -118,7 +126,7 @@ def test_projecting_twice_is_projecting_once(table: Table, seed: int) -> None:
 
 @given(tables(), st.integers(0, 2**31))
 def test_decoding_takes_the_nearest_valid_row(table: Table, seed: int) -> None:
-    encoder = Encoder(table.schema, Statistics.of(table))
+    encoder = encoder_of(table)
     generator = torch.Generator().manual_seed(seed)
     encoded = torch.randn(4, encoder.width, dtype=torch.float64, generator=generator)
     cells, raw = encoder.decode(encoded), encoder.destandardise(encoded)
