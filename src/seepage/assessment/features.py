@@ -102,6 +102,15 @@ def reach_of(column: Continuous) -> float:
     return OF_RANGE * (column.high - column.low)
 
 
+def with_reach(schema: Schema) -> Schema:
+    """Return a schema whose numbers are tolerated as far as they count as found, see ``reach_of``."""
+    columns = [
+        column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
+        for column in schema.columns
+    ]
+    return schema.model_copy(update={"columns": tuple(columns)})
+
+
 def right_features(
     schema: Schema, true: Float[Tensor, "training record column"], guess: Float[Tensor, "training record column"]
 ) -> Bool[Tensor, "training record column"]:

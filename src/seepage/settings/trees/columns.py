@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import registry
-from seepage.assessment.features import reach_of
+from seepage.assessment.features import with_reach
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_label_coins
 from seepage.datasets.dataset import some_rows
@@ -146,12 +146,7 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
     @property
     def schema(self) -> Schema:
         """The schema with the distances within which a number counts as found here."""
-        schema = self.data.schema
-        columns = [
-            column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
-            for column in schema.columns
-        ]
-        return schema.model_copy(update={"columns": tuple(columns)})
+        return with_reach(self.data.schema)
 
     @property
     def determining(self) -> Mapping[str, Json]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Measurement, auc
-from seepage.assessment.features import reach_of
+from seepage.assessment.features import with_reach
 from seepage.assessment.three_questions import Population, Questions
 from seepage.attacks.vertical import (
     ShadowAttack,
@@ -261,12 +261,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     @property
     def schema(self) -> Schema:
         """The schema with the distances within which a number counts as found here."""
-        schema = self.data.schema
-        columns = [
-            column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
-            for column in schema.columns
-        ]
-        return schema.model_copy(update={"columns": tuple(columns)})
+        return with_reach(self.data.schema)
 
     @property
     def determining(self) -> Mapping[str, Json]:
