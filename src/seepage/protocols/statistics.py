@@ -18,6 +18,7 @@ Start = Literal["zero", "outcome"]
 Rows = Float[np.ndarray, "record coefficient"]
 Outcomes = Float[np.ndarray, " record"]
 Coefficients = Float[np.ndarray, " coefficient"]
+Sites = Sequence[tuple[Float[np.ndarray, "_record coefficient"], Float[np.ndarray, " _record"]]]
 # Both projects stop where the deviance changes by less than this share.
 TOLERANCE = 1e-8
 
@@ -101,7 +102,7 @@ def sums(recipe: Newton, rows: Rows, y: Outcomes, coefficients: Coefficients | N
 
 def fit(
     recipe: Newton,
-    sites: Sequence[tuple[Rows, Outcomes]],
+    sites: Sites,
     changed: Callable[[NewtonStep, int], NewtonStep] = lambda step, site: step,
     floor: float = 0.0,
 ) -> FederatedFit:
@@ -143,7 +144,7 @@ def fit(
     return FederatedFit(coefficients, inverse, tuple(zip(*sent, strict=True)), separated)
 
 
-def averaged(recipe: Newton, sites: Sequence[tuple[Rows, Outcomes]]) -> FederatedFit:
+def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
     """Return the mean of each site's own coefficients, weighted by inverse variances; no sums are sent.
 
     Columns that are linearly dependent at a site say nothing there, nor do those whose fit separates.

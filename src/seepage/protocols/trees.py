@@ -36,6 +36,8 @@ Sums = Float[np.ndarray, "bin 2"]
 # As in xgboost, a split has to gain more than this.
 _LEAST_GAIN = 1e-6
 Labels = Shaped[np.ndarray, " row"]
+Parts = Sequence[Float32[np.ndarray, "_row encoded"]]  # the rows of each client
+PartLabels = Sequence[Shaped[np.ndarray, " _row"]]
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,8 @@ class PassiveColumns:
 
 
 def grow_together(
-    parts: Sequence[Rows],
-    labels: Sequence[Labels],
+    parts: Parts,
+    labels: PartLabels,
     recipe: Boosting,
     noise: Callable[[Sums], Sums],
     observed: Sequence[int],
@@ -231,7 +233,7 @@ class _Rule:
 def _grown(
     binned: Sequence[np.ndarray],
     gradients: Sequence[np.ndarray],
-    parts: Sequence[Rows],
+    parts: Parts,
     rule: _Rule,
     observed: Sequence[int],
     output: int,
@@ -312,7 +314,7 @@ def _best_split(
     return (best, below[best], above[best]) if gain[best] > _LEAST_GAIN else None
 
 
-def train_together(parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting) -> tuple[xgboost.Booster, Cuts]:
+def train_together(parts: Parts, labels: PartLabels, recipe: Boosting) -> tuple[xgboost.Booster, Cuts]:
     """Return trees that clients grow together, and their bins: those of all rows in one place.
 
     Where clients add up histograms, the trees are those of their rows together, up to the order of sums; their
@@ -323,9 +325,7 @@ def train_together(parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boos
     return xgboost.train(recipe.parameters, binned, recipe.rounds), cuts_of(binned)
 
 
-def bagging(
-    parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting
-) -> tuple[xgboost.Booster, list[FileMessage]]:
+def bagging(parts: Parts, labels: PartLabels, recipe: Boosting) -> tuple[xgboost.Booster, list[FileMessage]]:
     """Return the global model and each client's messages, where all clients add trees in every round.
 
     As in Flower's XGBoost strategies: a client boosts the global model by one round on its own rows, and sends the new
@@ -334,15 +334,13 @@ def bagging(
     return _by_files(parts, labels, recipe, lambda number: range(len(parts)))
 
 
-def cyclic(
-    parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting
-) -> tuple[xgboost.Booster, list[FileMessage]]:
+def cyclic(parts: Parts, labels: PartLabels, recipe: Boosting) -> tuple[xgboost.Booster, list[FileMessage]]:
     """Return the global model and each client's messages, where one client after another adds a round of trees."""
     return _by_files(parts, labels, recipe, lambda number: range(number % len(parts), number % len(parts) + 1))
 
 
 def _by_files(
-    parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting, turns: Callable[[int], Iterable[int]]
+    parts: Parts, labels: PartLabels, recipe: Boosting, turns: Callable[[int], Iterable[int]]
 ) -> tuple[xgboost.Booster, list[FileMessage]]:
     check_installed()
     # In bins, rows would pass through other clients' trees by the bins' ends.
