@@ -14,6 +14,7 @@ Outcomes are calculated from each line's own mean, deviation and number of units
 
 from __future__ import annotations
 
+import functools
 import re
 import statistics
 from collections import Counter
@@ -60,8 +61,14 @@ def measured(root: Path) -> dict[str, tuple[PublishedTable, list[site_figures.Li
     for table in tables().values():
         path = root / FOLDER / f"{table.name.replace('/', '_')}.csv"
         if path.is_file():
-            found[path.stem] = (table, [judged_anew(table, line) for line in site_figures.read(path)])
+            found[path.stem] = (table, [dict(line) for line in _judged_file(table.name, path, path.stat().st_mtime_ns)])
     return found
+
+
+@functools.cache
+def _judged_file(name: str, path: Path, written: int) -> list[site_figures.Line]:
+    """Return the lines of a table's file judged anew, once for each time that it was ``written``."""
+    return [judged_anew(tables()[name], line) for line in site_figures.read(path)]
 
 
 def fill(markdown: str, root: Path, link: Link) -> str:

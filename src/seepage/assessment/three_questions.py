@@ -172,10 +172,9 @@ def questions_of_batches(
         generator = torch.Generator().manual_seed(questions.seeds[v])
         others = _others(population, own, None if questions.known is None else questions.known[v, :, 0], generator)
         schema, scale = population.schema, scales(population.schema, population.statistics)
-        index = [matching(schema, scale, control[None], guessed[None])[0] for control in others]
-        some = slice(0, _GUESSES)
-        pairs = [(control[some], order[some]) for control, order in zip(others, index, strict=True)]
-        units.append(_figures(population, guessed, own[some], pairs, generator, questions.possible))
+        index = matching(schema, scale, others, guessed.expand(len(others), *guessed.shape))
+        controls, standing = others[:, :_GUESSES].flatten(0, 1), index[:, :_GUESSES].flatten()
+        units.append(_figures(population, guessed, own[:_GUESSES], controls, standing, generator, questions.possible))
     return _joined(units, members=False)
 
 
@@ -193,7 +192,7 @@ def questions_of_records(
     for t, seed in enumerate(questions.seeds):
         generator = torch.Generator().manual_seed(seed)
         count = min(len(true[t]), _GUESSES)
-        pairs = []
+        controls, standing = true[t, :0], torch.arange(0)
         if len(true[t]) > 1:
             pool = torch.randperm(len(true[t]), generator=generator)[:_POOL]
             apart = torch.zeros(count, len(pool), dtype=torch.float64)
@@ -203,8 +202,9 @@ def questions_of_records(
             apart[torch.arange(count)[:, None] == pool] = torch.inf
             tied = apart <= apart.amin(1, keepdim=True) + _TIE
             drawn = torch.where(tied, torch.rand(apart.shape, generator=generator, dtype=torch.float64), -1.0).argmax(1)
-            pairs = [(true[t, pool[drawn]], torch.arange(count))]
-        units.append(_figures(questions.population, guess[t], true[t, :count], pairs, generator, questions.possible))
+            controls, standing = true[t, pool[drawn]], torch.arange(count)
+        whose = true[t, :count]
+        units.append(_figures(questions.population, guess[t], whose, controls, standing, generator, questions.possible))
     return _joined(units, members=True)
 
 
@@ -215,25 +215,24 @@ def _figures(
     population: Population,
     guess: Float[Tensor, "guess column"],
     true: Cells,
-    controls: Sequence[tuple[Float[Tensor, "control column"], Int[Tensor, " control"]]],
+    controls: Float[Tensor, "control column"],
+    standing: Int[Tensor, " control"],
     generator: torch.Generator,
     possible: bool,
 ) -> _Unit:
     """Return the figures of one unit, one value a record, and those of guesses that are right.
 
-    Guesses come in the order of the true records; controls with the positions of the guesses that stand for them.
+    Guesses come in the order of the true records; ``standing`` are positions of the guesses that stand for controls.
     """
     needed = torch.zeros(len(guess), dtype=torch.bool)
-    for index in (torch.arange(len(true)), *(index for _, index in controls)):
-        needed[index] = True
+    needed[: len(true)] = needed[standing] = True
     singled, linked = torch.full((len(guess), _PREDICATES), -1), torch.full((len(guess),), -1)
     singled[needed] = population.isolated(guess[needed], population.predicates(guess, generator)[needed])
     if population.quasi_identifiers:
         linked[needed] = population.nearest(guess[needed])
     figures = _of(population, guess[: len(true)], true, singled[: len(true)], linked[: len(true)], "")
-    each = [_of(population, guess[i], control, singled[i], linked[i], CONTROL) for control, i in controls]
-    for name in each[0] if each else ():
-        figures[name] = torch.cat([control[name] for control in each])
+    if len(controls):
+        figures |= _of(population, guess[standing], controls, singled[standing], linked[standing], CONTROL)
     if not possible:
         return figures
     best = population.isolated(true, population.predicates(true, generator)), population.nearest(true)
@@ -266,7 +265,7 @@ def _of(
 
 def _others(
     population: Population, true: Cells, labels: Float[Tensor, " record"] | None, generator: torch.Generator
-) -> list[Cells]:
+) -> Float[Tensor, "draw record column"]:
     """Return control records for a batch, as many as it has and several times where those are few."""
     table = population.table
     other = torch.ones(len(table), dtype=torch.bool)
@@ -279,14 +278,14 @@ def _others(
     rows = rows[other[rows]]
     draws = min(-(-_CONTROLS // len(true)), len(rows) // len(true))
     if labels is None:
-        return [population.at(rows[k * len(true) : (k + 1) * len(true)]) for k in range(draws)]
+        return population.at(rows[: draws * len(true)].reshape(draws, len(true)))
     own, free = table.labels[rows], torch.ones(len(rows), dtype=torch.bool)
     chosen = torch.empty(draws, len(true), dtype=torch.long)
     for k in range(draws):
         for r, label in enumerate(labels):
             at = torch.where(free, (own - label).abs(), torch.inf).argmin()
             chosen[k, r], free[at] = rows[at], False
-    return [population.at(rows_of_draw) for rows_of_draw in chosen]
+    return population.at(chosen)
 
 
 def _joined(units: Sequence[_Unit], members: bool) -> list[Measurement]:
