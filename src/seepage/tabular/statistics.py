@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -41,11 +42,16 @@ class Marginal:
 
     def near(self, cells: Float[Tensor, "*batch"], tolerance: float) -> Float[Tensor, "*batch"]:
         """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none."""
-        cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), self.probabilities.cumsum(0)])
+        cumulative, floor = self._sums
         above = torch.searchsorted(self.values, (cells + tolerance).contiguous(), right=True)
         below = torch.searchsorted(self.values, (cells - tolerance).contiguous())
-        floor = float(self.probabilities[self.probabilities > 0].min()) / 2
         return (cumulative[above] - cumulative[below]).clamp(min=floor)
+
+    @cached_property
+    def _sums(self) -> tuple[Float[Tensor, " edge"], float]:
+        """Sums of probabilities below each value and above all, and half the least probability."""
+        cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), self.probabilities.cumsum(0)])
+        return cumulative, float(self.probabilities[self.probabilities > 0].min()) / 2
 
     def likeliest(self, tolerance: float) -> Float[Tensor, ""]:
         """Return the value whose tolerance holds the largest probability: the guess that is most often right."""
