@@ -2,6 +2,7 @@
 
     python benchmarks/federated_statistics.py --out benchmarks/results/statistics.csv
     python benchmarks/federated_statistics.py --survival --out benchmarks/results/statistics_survival.csv
+    python benchmarks/federated_statistics.py --defenses --out benchmarks/results/statistics_defenses.csv
     python benchmarks/federated_statistics.py --falsify 3000 --out benchmarks/results/falsify_statistics.csv
 
 Each line is a table, a project, a number of rows of a site, a set of columns and a defense. A line that is in the file
@@ -30,6 +31,7 @@ from seepage.attacks.statistics.risk_sets import RiskSets, leavers
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.datasets import Dataset, load, read_table
+from seepage.errors import BadInputError
 from seepage.protocols.statistics import Newton, fit
 from seepage.settings.part import Part
 from seepage.settings.statistics.audit import StatisticsAudit, knowledge_of
@@ -136,17 +138,21 @@ LINES = [
 ]
 LINES += [Line(table, "vantage6", 300) for table in ("german", "adult", "credit", "clinic", "registry")]
 _CHANGES: list[tuple[str, str, tuple[tuple[str, float], ...], tuple[tuple[str, object], ...]]] = [
+    ("none", "none", (), ()),
     *((f"iterations: {t}", "none", (), (("iterations", t),)) for t in (1, 2, 3, 4)),
     *((f"digits: {d}", "rounded_sums", (("digits", d),), ()) for d in (4, 3, 2, 1, 0)),
     *((f"noise: {m:g}", "sum_noise", (("multiplier", m),), ()) for m in (0.01, 0.1, 1, 10)),
     *((f"sum of {k} sites", "none", (), (("sites", 5), ("summed", k))) for k in (2, 5)),
     *((f"levels of {k} rows", "none", (), (("minimum_level", k),)) for k in (10, 30)),
 ]
-LINES += [
+_CHANGES.append(("one shot", "one_shot", (), ()))
+DEFENSES = [
     Line(table, "datashield", 200, defense=label, mechanism=name, options=options, fields=fields, sites=3)
     for table in ("adult", "clinic")
     for label, name, options, fields in _CHANGES
 ]
+OF_DEFENSES = (*KEY, "sites", "whole", "records", "likeliest", "with_label", "certified", "singled_out", "false", "auc",
+               "coefficient_error", "standard_error_ratio", "epsilon", "seconds", "commit")  # fmt: skip
 LINES += [Line("adult", "datashield", 300, "more"), Line("german", "datashield", 200, "more", sites=1)]
 
 OF_SURVIVAL = (
@@ -176,6 +182,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--falsify", type=int, default=0, help="number of draws of each form, instead of the lines")
     parser.add_argument("--survival", action="store_true", help="survival models instead of the lines")
+    parser.add_argument("--defenses", action="store_true", help="defenses with their cost instead of the lines")
     arguments = parser.parse_args()
     if arguments.survival:
         for table, rows, label, defenses in SURVIVAL:
@@ -189,10 +196,12 @@ def main() -> None:
             if form not in done:
                 add_lines(arguments.out, FALSIFIED, [falsified(form, arguments.falsify)])
         return
-    for line in LINES:
+    fields = OF_DEFENSES if arguments.defenses else FIELDS
+    for line in DEFENSES if arguments.defenses else LINES:
         done = {tuple(one[name] for name in KEY) for one in read_lines(arguments.out)}
         if line.key not in done:
-            add_lines(arguments.out, FIELDS, [measured(line)])
+            figures = measured(line)
+            add_lines(arguments.out, fields, [{name: figures[name] for name in fields if name in figures}])
 
 
 def measured(line: Line) -> dict[str, object]:
@@ -212,7 +221,11 @@ def measured(line: Line) -> dict[str, object]:
     [configuration] = audit.configurations
     units = []
     for unit in range(line.sites):
-        exposure = audit.expose(configuration, range(unit, unit + 1))
+        try:
+            exposure = audit.expose(configuration, range(unit, unit + 1))
+        except BadInputError:
+            # No model can be fitted to sums that are changed as much.
+            continue
         [federation] = exposure.federations
         view, known = NewtonView((federation.message,)), knowledge_of(audit, configuration)
         begun = time.process_time()
@@ -223,7 +236,7 @@ def measured(line: Line) -> dict[str, object]:
         base = {m.metric: float(m.values[0]) for m in measure_tables(secret, LikeliestTable()(view, known, [unit]))}
         about = {m.metric: float(m.values[0]) for m in federation.figures}
         units.append({**figures, "seconds": seconds, "base": base, "about": about, **_proofs(guess, federation)})
-    return {**dict(zip(KEY, line.key, strict=True)), **_means(units)}
+    return {**dict(zip(KEY, line.key, strict=True)), **(_means(units) if units else {"sites": 0})}
 
 
 def of_survival(table: str, rows: int, label: str, defenses: tuple[dict, ...]) -> dict[str, object]:
@@ -338,6 +351,7 @@ def _means(units: list[dict]) -> dict[str, object]:
         "false": sum(int(u["false"]) for u in units),
         "auc": mean("about", "auc"),
         "coefficient_error": mean("about", "coefficient_error", digits=3),
+        "standard_error_ratio": mean("about", "standard_error_ratio", digits=3),
         "epsilon": mean("about", "epsilon", digits=2),
         "seconds": mean("seconds", digits=1),
     }

@@ -1,7 +1,7 @@
-"""Writes the types of ``seepage.audit``'s options, which editors complete, from the fields of the specs.
+"""Writes what editors complete of ``seepage.audit`` from the specs: types of options, and a function for each setting.
 
 Run as ``python tools/typed_options.py`` after a field has changed; with ``--check`` nothing is written and the exit
-status is 1 where the file is not what the fields say.
+status is 1 where a file is not what the fields say.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from seepage.registry import SETTINGS
 from seepage.settings.catalogue import settings
 from seepage.settings.option import SpecField, fields_of
 
-PLACE = Path(__file__).resolve().parent.parent / "src" / "seepage" / "settings" / "typed.py"
+_SOURCE = Path(__file__).resolve().parent.parent / "src" / "seepage"
+PLACE, FUNCTIONS = _SOURCE / "settings" / "typed.py", _SOURCE / "auditing.py"
 _HEAD = '''"""Types of the options of ``seepage.audit``, written by ``tools/typed_options.py`` from the specs."""
 
 from __future__ import annotations
@@ -32,17 +32,55 @@ _SIMPLE = {"switch": "bool", "whole": "int", "number": "float", "path": "str | P
 _WIDTH = 120
 
 
+def own_settings() -> list[str]:
+    """Return the names of the settings that belong to this package."""
+    return [name for name, setting in settings().items() if str(setting.prepare_at).startswith("seepage.")]
+
+
 def render() -> str:
     """Return the text of the module."""
-    lines = {name: _fields(name) for name in SETTINGS}
+    names = own_settings()
+    lines = {name: _fields(name) for name in names}
     shared = set.intersection(*map(set, lines.values()))
-    first = [field for field in lines[SETTINGS[0]] if field in shared]
+    first = [field for field in lines[names[0]] if field in shared]
     text = _HEAD + _class("SharedOptions", "TypedDict", "Options of all settings", first)
-    for name in SETTINGS:
+    for name in names:
         own = [field for field in lines[name] if field not in shared]
         about = f"Options of {settings()[name].spec.about}"
         text += _class(f"{name.capitalize()}Options", "SharedOptions", about, own)
     return text
+
+
+def render_functions(text: str) -> str:
+    """Return the text of ``auditing`` with the overloads and functions of each setting."""
+    names = own_settings()
+    overloads = [
+        f"class _{name.capitalize()}Audit(typed.{name.capitalize()}Options, _Beside): ...\n\n\n" for name in names
+    ]
+    for name in names:
+        default = " = ..." if name == names[0] else ""
+        lines = ("source: Source = ...", "model: Network = ...", "*", f'setting: Literal["{name}"]{default}')
+        arguments = "".join(f"    {line},\n" for line in (*lines, f"**options: Unpack[_{name.capitalize()}Audit]"))
+        overloads.append(f"@overload\ndef audit(\n{arguments}) -> Report: ...\n")
+    functions = ""
+    for name in names[1:]:
+        words = settings()[name].summary.split(":")[0]
+        functions += (
+            f'def audit_{name}(source: Source = "adult", model: Network = None, **options: '
+            f"Unpack[_{name.capitalize()}Audit]) -> Report:\n"
+            f'    """Measure what one deployment of {words} gives away; arguments are those of ``audit``."""\n'
+            f'    return audit(source, model, setting="{name}", **options)\n\n\n'
+        )
+    quoted = ", ".join(f'"audit_{name}"' for name in names[1:])
+    functions += f"_NAMED = ({quoted})\n"
+    return _between(_between(text, "overloads", "".join(overloads)), "functions", functions)
+
+
+def _between(text: str, mark: str, inner: str) -> str:
+    """Return a text with what stands between two marks replaced."""
+    begin, end = f"# <{mark} by tools/typed_options.py>\n", f"# </{mark}>\n"
+    head, rest = text.split(begin)
+    return f"{head}{begin}{inner}{end}{rest.split(end)[1]}"
 
 
 def _class(name: str, base: str, about: str, fields: list[str]) -> str:
@@ -96,13 +134,14 @@ def main() -> int:
     """Write the module, or say whether it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the file is outdated")
-    text = render()
+    written = {PLACE: render(), FUNCTIONS: render_functions(FUNCTIONS.read_text(encoding="utf-8"))}
+    outdated = [at for at, text in written.items() if not at.exists() or at.read_text(encoding="utf-8") != text]
     if parser.parse_args().check:
-        current = PLACE.read_text(encoding="utf-8") if PLACE.exists() else ""
-        if current != text:
-            print(f"{PLACE} is not what the fields say; run python tools/typed_options.py.", file=sys.stderr)
-        return int(current != text)
-    PLACE.write_text(text, encoding="utf-8")
+        for at in outdated:
+            print(f"{at} is not what the fields say; run python tools/typed_options.py.", file=sys.stderr)
+        return int(bool(outdated))
+    for at in outdated:
+        at.write_text(written[at], encoding="utf-8")
     return 0
 
 

@@ -41,22 +41,16 @@ from seepage.run.plan import Plan, check_counts, enough_memory, make_plan
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
 from seepage.run.store import Store
+from seepage.settings import typed
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of
 from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
-from seepage.settings.typed import (
-    HorizontalOptions,
-    PooledOptions,
-    SplitOptions,
-    StatisticsOptions,
-    TreesOptions,
-    VerticalOptions,
-)
 from seepage.settings.units import Tables
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
+from seepage.text import listed
 
 DOCUMENT = "audit.yaml"
 
@@ -283,48 +277,74 @@ class _Beside(TypedDict, total=False):
     machines: Machines | None
 
 
-class _Horizontal(HorizontalOptions, _Beside): ...
+# <overloads by tools/typed_options.py>
+class _HorizontalAudit(typed.HorizontalOptions, _Beside): ...
 
 
-class _Split(SplitOptions, _Beside): ...
+class _SplitAudit(typed.SplitOptions, _Beside): ...
 
 
-class _Vertical(VerticalOptions, _Beside): ...
+class _VerticalAudit(typed.VerticalOptions, _Beside): ...
 
 
-class _Pooled(PooledOptions, _Beside): ...
+class _PooledAudit(typed.PooledOptions, _Beside): ...
 
 
-class _Trees(TreesOptions, _Beside): ...
+class _TreesAudit(typed.TreesOptions, _Beside): ...
 
 
-class _StatisticsBeside(StatisticsOptions, _Beside): ...
+class _StatisticsAudit(typed.StatisticsOptions, _Beside): ...
 
 
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["horizontal"] = ..., **options: Unpack[_Horizontal]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["horizontal"] = ...,
+    **options: Unpack[_HorizontalAudit],
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["split"], **options: Unpack[_Split]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["split"],
+    **options: Unpack[_SplitAudit],
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["vertical"], **options: Unpack[_Vertical]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["vertical"],
+    **options: Unpack[_VerticalAudit],
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["pooled"], **options: Unpack[_Pooled]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["pooled"],
+    **options: Unpack[_PooledAudit],
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["trees"], **options: Unpack[_Trees]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["trees"],
+    **options: Unpack[_TreesAudit],
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = ..., model: Network = ..., *, setting: Literal["statistics"], **options: Unpack[_StatisticsBeside]
+    source: Source = ...,
+    model: Network = ...,
+    *,
+    setting: Literal["statistics"],
+    **options: Unpack[_StatisticsAudit],
 ) -> Report: ...
+# </overloads>
 # Settings of other packages have options that are unknown here.
 @overload
 def audit(
@@ -353,7 +373,7 @@ def audit(
         source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame, dataset,
             array of two axes (its columns are called ``x0``, ``x1``, ...) or a spec, which says everything itself.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
-        setting: ``horizontal``, ``split``, ``vertical``, ``pooled``, ``trees`` or ``statistics``.
+        setting: name of a setting, such as ``horizontal`` or ``split``.
         out: run folder, see ``run_all``; None to keep nothing.
         machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if
             None.
@@ -373,29 +393,34 @@ def audit(
     return report
 
 
-def audit_split(source: Source = "adult", model: Network = None, **options: Unpack[_Split]) -> Report:
+# <functions by tools/typed_options.py>
+def audit_split(source: Source = "adult", model: Network = None, **options: Unpack[_SplitAudit]) -> Report:
     """Measure what one deployment of split learning gives away; arguments are those of ``audit``."""
     return audit(source, model, setting="split", **options)
 
 
-def audit_vertical(source: Source = "adult", model: Network = None, **options: Unpack[_Vertical]) -> Report:
-    """Measure what one deployment of vertical federated learning gives away; arguments are those of ``audit``."""
+def audit_vertical(source: Source = "adult", model: Network = None, **options: Unpack[_VerticalAudit]) -> Report:
+    """Measure what one deployment of vertical learning gives away; arguments are those of ``audit``."""
     return audit(source, model, setting="vertical", **options)
 
 
-def audit_pooled(source: Source = "adult", model: Network = None, **options: Unpack[_Pooled]) -> Report:
-    """Measure what one deployment of learning on pooled data gives away; arguments are those of ``audit``."""
+def audit_pooled(source: Source = "adult", model: Network = None, **options: Unpack[_PooledAudit]) -> Report:
+    """Measure what one deployment of pooled learning gives away; arguments are those of ``audit``."""
     return audit(source, model, setting="pooled", **options)
 
 
-def audit_trees(source: Source = "adult", model: Network = None, **options: Unpack[_Trees]) -> Report:
-    """Measure what one deployment of boosted trees gives away; arguments are those of ``audit``."""
+def audit_trees(source: Source = "adult", model: Network = None, **options: Unpack[_TreesAudit]) -> Report:
+    """Measure what one deployment of federated trees gives away; arguments are those of ``audit``."""
     return audit(source, model, setting="trees", **options)
 
 
-def audit_statistics(source: Source = "adult", model: Network = None, **options: Unpack[_StatisticsBeside]) -> Report:
+def audit_statistics(source: Source = "adult", model: Network = None, **options: Unpack[_StatisticsAudit]) -> Report:
     """Measure what one deployment of federated statistics gives away; arguments are those of ``audit``."""
     return audit(source, model, setting="statistics", **options)
+
+
+_NAMED = ("audit_split", "audit_vertical", "audit_pooled", "audit_trees", "audit_statistics")
+# </functions>
 
 
 def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
@@ -420,20 +445,10 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
 
 
 _ARGUMENTS = inspect.signature(audit).parameters
-_OTHERS = (
-    " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled``, ``audit_trees`` and "
-    "``audit_statistics``)"
-)
-_OPTIONS: Mapping[Callable[..., Report], tuple[str, type]] = {
-    audit: ("horizontal", HorizontalOptions),
-    audit_split: ("split", SplitOptions),
-    audit_vertical: ("vertical", VerticalOptions),
-    audit_pooled: ("pooled", PooledOptions),
-    audit_trees: ("trees", TreesOptions),
-    audit_statistics: ("statistics", StatisticsOptions),
-}
-for _function, (_setting, _options) in _OPTIONS.items():
-    _documented(_function, _options, find_setting(_setting).spec)
+_FUNCTIONS = {"horizontal": audit, **{name.removeprefix("audit_"): globals()[name] for name in _NAMED}}
+_OTHERS = f" (those of the others: {listed([f'``{name}``' for name in _NAMED])})"
+for _setting, _function in _FUNCTIONS.items():
+    _documented(_function, getattr(typed, f"{_setting.capitalize()}Options"), find_setting(_setting).spec)
 
 
 def spec_of(

@@ -26,30 +26,8 @@ Need = Literal[
 ]
 
 # Parts of the message that a defense blurs or withholds.
-ActsOn = Literal[
-    "update",
-    "gradients of single records",
-    "labels",
-    "published weights",
-    "features",
-    "number of features",
-    "gradients that go back",
-    "answers",
-    "queries",
-    "columns",
-    "training",
-    "sums of derivatives",
-    "tree files",
-    "splits",
-    "bins",
-    "order of bins",
-    "first trees",
-    "precision of sums",
-    "sums",
-    "times",
-    "risk sets",
-    "counts",
-]
+# Part of a message that a defense acts on, in words; two that act on the same are refused together.
+ActsOn = str
 
 # Names of the kinds in sentences.
 NEEDS: dict[Need, str] = {
@@ -64,30 +42,11 @@ NEEDS: dict[Need, str] = {
     "steering": "a training in which its own steps break the protocol",
 }
 
-# Names of the views in sentences, by their classes' names; a view of a plug-in has none but its class's.
-VIEWS: dict[str, str] = {
-    "GradientView": "a gradient",
-    "UpdateView": "an update",
-    "RoundsView": "messages of several rounds",
-    "CutView": "activations and the gradients that come back",
-    "ActivationView": "activations",
-    "SmashedView": "activations",
-    "FeatureView": "features of every party",
-    "ReturnedView": "what a party sent and what came back of it",
-    "LogitsView": "logits that are added up",
-    "BatchView": "gradients of whole batches",
-    "PredictionView": "answers of the model",
-    "ModelView": "the model itself",
-    "UpdatedView": "answers before and after new data",
-    "GradientsView": "gradients of another party",
-    "HistogramsView": "sums of derivatives",
-    "TreeFilesView": "tree files",
-    "ColumnSumsView": "decrypted sums over another party's columns",
-    "NodesView": "the rows of each node",
-    "NewtonView": "sums of Newton steps",
-    "RiskSetView": "risk-set sums",
-    "TablesView": "tables of two runs",
-}
+# What each view is in sentences, by its class's name, as settings register it.
+views: dict[str, str] = {}
+# Places of settings in lists; those of plug-ins that give none come last.
+order: dict[str, int] = {}
+_LAST = 100
 
 
 def view_in_words(name: str) -> str:
@@ -97,7 +56,8 @@ def view_in_words(name: str) -> str:
         >>> view_in_words("GradientView"), view_in_words("Letters")
         ('a gradient', 'Letters')
     """
-    return VIEWS.get(name, name)
+    attacks._declare()
+    return views.get(name, name)
 
 
 T = TypeVar("T")
@@ -106,9 +66,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 # A full stop before a capital letter ends a sentence: that of "et al." does not.
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
-
-# The settings of seepage itself; a plug-in may add another.
-SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
 
 
 def takes(function: Callable[..., object], argument: str) -> bool:
@@ -344,7 +301,7 @@ class Registry(Generic[T_co]):
     def settings(self) -> list[str]:
         """Return the settings of all parts: seepage's own first, then those that plug-ins add."""
         names = {entry.setting for entry in self.entries() if entry.setting is not None}
-        return [*(s for s in SETTINGS if s in names), *sorted(names - set(SETTINGS))]
+        return sorted(names, key=lambda name: (order.get(name, _LAST), name))
 
     def create(self, name: str, **arguments: object) -> T_co:
         """Make the part ``name``; arguments that its factory does not take, or lacks, are refused."""
@@ -390,6 +347,8 @@ class Registry(Generic[T_co]):
         if not root._declared and root.home is not None:
             root._declared = True
             import_module(root.home)
+            # Settings declare their own parts.
+            import_module("seepage.settings.catalogue")
 
     def _with_plugins(self) -> Registry[T_co]:
         self._declare()

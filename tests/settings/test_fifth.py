@@ -17,11 +17,13 @@ from pathlib import Path
 import pytest
 
 import seepage
+from seepage import registry
 from seepage.auditing import audit_document, run_all
 from seepage.config.document import make_specs
 from seepage.errors import BadInputError
 from seepage.run import runner
 from seepage.run.runner import Listener
+from seepage.settings import catalogue
 from tests.commands import commands
 from tests.settings import fifth
 from tests.settings.plugged import plugged_in  # noqa: F401
@@ -47,6 +49,31 @@ def test_the_plug_in_is_one_short_file() -> None:
         for line in range(token.start[0], token.end[0] + 1)
     }
     assert len(code - docstrings) <= 150
+
+
+def test_one_call_declares_all_parts_of_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (registry.attacks, registry.baselines, registry.defenses):
+        monkeypatch.setattr(kind, "_entries", dict(kind._entries))
+    monkeypatch.setattr(catalogue, "_SETTINGS", dict(catalogue._SETTINGS))
+    for known in ("views", "order"):
+        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
+    parts = {"attacks": {"listen": "no.such.module"}, "defenses": {"mute": "no.such.module"}}
+    catalogue.add_setting(
+        catalogue.Setting("radio", "radio: waves", fifth.CoinSpec, print, order=2, views={"WaveView": "waves"}, **parts)  # pyright: ignore[reportArgumentType]
+    )
+    assert registry.attacks.of("radio").names() == ["listen"]
+    assert registry.defenses.of("radio").names() == ["none", "mute"]
+    assert registry.view_in_words("WaveView") == "waves"
+    assert list(catalogue.settings())[2:4] == ["radio", "vertical"]
+
+
+def test_no_list_outside_their_folders_names_the_settings() -> None:
+    names, source = set(catalogue.settings()) - {fifth.CoinSpec.setting}, Path(seepage.__file__).parent
+    assert len(names) == 6
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+            assert len({getattr(item, "value", None) for item in items if isinstance(item, ast.Constant)} & names) < 4
 
 
 def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from seepage.settings.option import PANELS, fields_of
 
 def test_the_types_are_up_to_date() -> None:
     assert typed_options.PLACE.read_text(encoding="utf-8") == typed_options.render()
+    text = typed_options.FUNCTIONS.read_text(encoding="utf-8")
+    assert text == typed_options.render_functions(text)
 
 
 @pytest.mark.parametrize("setting", list(settings()))

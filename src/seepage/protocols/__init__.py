@@ -1,4 +1,4 @@
-"""Protocols: the messages that parties send each other. A new protocol is one file and one line here."""
+"""Protocols: the messages that parties send each other. A new protocol is one file and one line in its setting."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from seepage.packages import lazy_package
 if TYPE_CHECKING:
     from seepage.protocols.clients import Clients
     from seepage.wire.horizontal import View
-
-# Registered name and module, which is imported when the protocol is first made.
-registry.protocols.declare({"fedavg": "seepage.protocols.fedavg", "fedsgd": "seepage.protocols.fedsgd"}, "horizontal")
 
 
 def create(name: str, **options: object) -> Clients[View]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from operator import attrgetter
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, cast
 
+from seepage import registry
+from seepage import settings as own
 from seepage.errors import BadInputError, unknown_name
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ _GROUP = "seepage.settings"
 
 @dataclass(frozen=True)
 class Setting:
-    """One kind of collaborative learning.
+    """One kind of collaborative learning, with all that a list of it elsewhere would have to name.
 
     Attributes:
         spec_at: the spec class, or ``module:name`` of it.
@@ -33,6 +36,11 @@ class Setting:
         deployment_at: function from a spec to what the deployment shows and grants the attacker, or ``module:name`` of
             it; None where the setting declares no threat model.
         command: name of its command; the setting's name if empty.
+        order: place in lists; settings of other packages stand after seepage's own.
+        protocols, attacks, baselines, defenses: module of each part by its name, imported when the part is first made.
+        views: what each view is, in words, by the name of its class.
+        captures_at: ``module:name`` of the kind of captured messages that ``seepage attack`` reads; None where it reads
+            none, or has them of its own.
     """
 
     name: str
@@ -41,6 +49,18 @@ class Setting:
     prepare_at: str | Prepare
     deployment_at: str | Deploy | None = None
     command: str = ""
+    order: int = 100
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    attacks: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, str] = field(default_factory=dict)
+    defenses: Mapping[str, str] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
+    captures_at: str | None = None
+
+    @property
+    def captures(self) -> object:
+        """Kind of its captured messages; None without any."""
+        return None if self.captures_at is None else _resolved(self.captures_at)
 
     @property
     def spec(self) -> type[Spec]:
@@ -70,10 +90,16 @@ _plugins_loaded = False
 
 
 def add_setting(setting: Setting) -> None:
-    """Register a setting under a name that is not taken."""
+    """Register a setting and its parts under a name that is not taken."""
     if setting.name in _SETTINGS:
         raise BadInputError(f"setting {setting.name!r} is registered twice; choose another name.")
     _SETTINGS[setting.name] = setting
+    registry.protocols.declare(setting.protocols, setting.name)
+    registry.attacks.declare(setting.attacks, setting.name)
+    registry.baselines.declare(setting.baselines, setting.name)
+    registry.defenses.declare(setting.defenses, setting.name)
+    registry.views.update(setting.views)
+    registry.order[setting.name] = setting.order
 
 
 def settings() -> dict[str, Setting]:
@@ -84,7 +110,7 @@ def settings() -> dict[str, Setting]:
         for point in entry_points(group=_GROUP):
             # The module registers its setting when it is imported.
             point.load()
-    return dict(_SETTINGS)
+    return dict(sorted(_SETTINGS.items(), key=lambda pair: (pair[1].order, pair[0])))
 
 
 def setting(name: str) -> Setting:
@@ -106,31 +132,7 @@ def deployment_of(spec: Spec) -> Deployment:
     return plugin.deployment(spec)
 
 
-# Summary of each setting, and the function of its module ``audit`` that prepares an audit.
-_OURS = {
-    "horizontal": (
-        "horizontal learning: what the server reads of the records behind gradients and updates",
-        "prepared_audit",
-    ),
-    "split": ("split learning: what the server reads of the client's columns and labels", "prepared"),
-    "vertical": (
-        "vertical learning: what the active party reads of a passive party's columns",
-        "VerticalAudit.prepared",
-    ),
-    "pooled": (
-        "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
-        "PooledAudit.prepared",
-    ),
-    "trees": (
-        "federated trees: what histograms and tree files tell of the records that they were grown on",
-        "prepared",
-    ),
-    "statistics": (
-        "federated statistics: what sums of regressions, survival models and tables tell of records",
-        "StatisticsAudit.prepared",
-    ),
-}
-for _name, (_summary, _prepare) in _OURS.items():
-    _spec, _audit = f"seepage.settings.{_name}.spec", f"seepage.settings.{_name}.audit"
-    _places = f"{_spec}:{_name.capitalize()}Spec", f"{_audit}:{_prepare}", f"{_audit}:deployment"
-    add_setting(Setting(_name, _summary, *_places, command="audit" if _name == "horizontal" else ""))
+# Each folder of this package is a setting, which registers itself.
+for _module in iter_modules(own.__path__):
+    if _module.ispkg:
+        import_module(f"{own.__name__}.{_module.name}")
