@@ -347,7 +347,7 @@ def _means(units: list[dict]) -> dict[str, object]:
         "with_label": mean("with_label"),
         "likeliest_with_label": mean("base", "with_label"),
         "certified": mean("certified"),
-        "singled_out": mean("singled_out"),
+        "singled_out": mean("proved_alone"),
         "false": sum(int(u["false"]) for u in units),
         "auc": mean("about", "auc"),
         "coefficient_error": mean("about", "coefficient_error", digits=3),

@@ -59,9 +59,9 @@ def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> No
         assert found["counts", label, "whole_table"] == 1.0
     assert found["counts", "none", "certified"] == 1.0
     assert not found.get(("counts", "none", "certified_wrong"))
-    singled_out, certified = found["counts", "none", "singled_out"], found["counts", "noise", "certified"]
-    assert singled_out is not None
-    assert 0 < singled_out < 1
+    alone, certified = found["counts", "none", "proved_alone"], found["counts", "noise", "certified"]
+    assert alone is not None
+    assert 0 < alone < 1
     assert certified == 0.0
     read, best = found["counts", "noise", "accuracy"], found["likeliest_table", "none", "exact_match"]
     assert read is not None
@@ -82,6 +82,17 @@ def test_sums_of_two_sites_are_read_as_the_table_of_both() -> None:
     assert exposure.federations[0].cells.shape == (120, 2)
     assert exposure.federations[0].message.records == 120
     assert figures(made)["counts", "none", "whole_table"] == 1.0
+
+
+def test_the_three_questions_are_asked_of_records_that_were_read() -> None:
+    found = figures(audit(repetitions=1, quasi_identifiers=["area", "ward"]))
+    for question in ("singled_out", "linked"):
+        # All records are read, so that guesses succeed as often as right ones would, and not against other records.
+        right = found["counts", "none", f"{question}_possible"]
+        assert found["counts", "none", question] == pytest.approx(right)
+        control = found["counts", "none", f"{question}_control"]
+        assert control is not None
+        assert control <= (right or 0.0)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])

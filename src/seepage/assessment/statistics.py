@@ -15,7 +15,7 @@ from seepage.wire.secret import RecordsSecret
 from seepage.wire.statistics import StatisticsGuess
 
 # Figures that are shares; other facts are numbers.
-_SHARES = ("singled_out",)
+_SHARES = ("proved_alone",)
 
 
 def measure_tables(secret: RecordsSecret, guess: RecordsGuess) -> list[Measurement]:

@@ -436,5 +436,9 @@ class StatisticsOptions(SharedOptions, total=False):
     """
     minimum_rows: int | None
     """Guard: least number of records of a site."""
+    quasi_identifiers: str | Sequence[str]
+    """Column that a public table may hold, by which guessed records are linked to its rows (see the three questions of
+    the report).
+    """
     repetitions: int
     """Number of attacked sites, each in a federation of its own; intervals are over them."""

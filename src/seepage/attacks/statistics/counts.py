@@ -76,7 +76,7 @@ class Counts:
             "patterns": float(len(numbers)),
             "rank": float(solved.rank),
             "occupied": float((numbers > 0).sum()),
-            **_singled_out(sent, solved),
+            **_proved_alone(sent, solved),
         }
         return _Read(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
 
@@ -100,12 +100,12 @@ def _records(codes: np.ndarray, numbers: np.ndarray, records: int) -> np.ndarray
     return cells
 
 
-def _singled_out(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:
+def _proved_alone(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:
     """Return the share of records whose pattern is proved to be theirs alone."""
     if not len(solved.multipliers) or sent.defense != "none":
-        return {"singled_out": 0.0}
+        return {"proved_alone": 0.0}
     try:
         _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
     except kernel.RefusedError:
-        return {"singled_out": 0.0}
-    return {"singled_out": float(((low == 1) & (high == 1)).sum()) / sent.records}
+        return {"proved_alone": 0.0}
+    return {"proved_alone": float(((low == 1) & (high == 1)).sum()) / sent.records}

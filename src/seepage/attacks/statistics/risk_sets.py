@@ -80,7 +80,7 @@ class RiskSets:
         outcomes = np.concatenate([*labels, outcomes[:rest]])[: message.records]
         if not groups:
             proof = kernel.nothing(message.records, len(knowledge.schema.columns), proof.doubt)
-        facts = {"left_alone": float(alone), "told_apart": float(known), "singled_out": alone / message.records}
+        facts = {"left_alone": float(alone), "told_apart": float(known)}
         return whole, outcomes, proof, facts
 
 

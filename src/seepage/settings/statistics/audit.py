@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -11,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seepage import datasets, registry
-from seepage.assessment import auc, create
+from seepage import datasets
+from seepage.assessment import auc
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.statistics import measure_tables
 from seepage.datasets import Dataset
@@ -31,19 +30,17 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.protocols import statistics as newton
 from seepage.protocols import survival
 from seepage.seeds import stream
+from seepage.settings.federations import AttackedParty, FederationsExposure
 from seepage.settings.lever import Lever
-from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import Part, make_part, mechanisms_of, named
-from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, mechanisms_of, named
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.statistics.design import ModelLevels, chosen_columns, coarse, model_levels
 from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitsAudit,
-    check_guess,
     facts_of,
-    joined,
     planned,
     rehearsed_exposure,
     rows_identity,
@@ -258,48 +255,23 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         return self.control_on(data, changed, swapped)
 
 
-@dataclass(frozen=True)
-class AttackedSite:
-    """One federation: message of the attacked site, and the records behind it."""
-
-    message: StatisticsMessage
-    cells: Tensor
-    labels: Tensor
-    figures: Sequence[Measurement]
-
-
 @dataclass
-class StatisticsExposure(Exposure):
+class StatisticsExposure(FederationsExposure["StatisticsAudit", AttackedParty]):
     """Messages of some attacked sites."""
 
-    audit: StatisticsAudit
-    configuration: Configuration
-    units: range
-    federations: Sequence[AttackedSite]
+    metrics = METRICS
 
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Attack the sites and score the guesses."""
-        audit = self.audit
-        if part.kind == "about":
-            return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
-        is_attack = part.kind == "attack"
-        registered = (registry.attacks if is_attack else registry.baselines).of("statistics")
-        attack = make_part(registered, part.part)
-        purpose = "starts" if is_attack else "baseline"
-        seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
-        view = view_of([federation.message for federation in self.federations])
-        begun = time.perf_counter()
-        returned = attack(view, knowledge_of(audit, self.configuration), seeds)
-        seconds = (time.perf_counter() - begun) / len(seeds)
-        sizes = {"victim": len(seeds), "column": len(audit.data.schema.columns)}
-        guess = check_guess(part.part, returned, RecordsGuess, sizes)
-        true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
-        secret = RecordsSecret(*map(torch.stack, true))
-        metrics = [create(name) for name in METRICS]
-        keep = (audit.spec.keep_records or not audit.own) if is_attack else None
-        known = (audit.data.schema, audit.data.statistics)
-        further = measure_tables(secret, guess)
-        return records_outcome(*known, secret, guess, metrics, seconds, keep_records=keep, further=further)
+    def view(self) -> StatisticsView:
+        """Return the attacker's view of all messages."""
+        return view_of([federation.message for federation in self.federations])
+
+    def knowledge(self) -> StatisticsKnowledge:
+        """Return what the attacker knows beside the messages."""
+        return knowledge_of(self.audit, self.configuration)
+
+    def further(self, secret: RecordsSecret, guess: RecordsGuess) -> list[Measurement]:
+        """Return figures of whole tables."""
+        return measure_tables(secret, guess)
 
 
 def view_of(messages: Sequence[StatisticsMessage]) -> StatisticsView:
@@ -389,7 +361,7 @@ def _iterates(spec: StatisticsSpec) -> bool:
     return spec.protocol != "table" and spec.iterations > 1
 
 
-def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
+def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedParty:
     spec, data, guards = audit.spec, audit.data, audit.spec.guards
     count = configuration.batch_size
     assert count is not None
@@ -426,10 +398,10 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
         if guarantee is not None:
             figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     true = torch.from_numpy(design.codes[attacked]).double()
-    return AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+    return AttackedParty(message, true, labels[torch.from_numpy(attacked)], figures)
 
 
-def survival_federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
+def survival_federation(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedParty:
     """Return one federation that fits a survival model, and the records of the attacked sites."""
     spec, data, guards = audit.spec, audit.data, audit.spec.guards
     count = configuration.batch_size
@@ -466,10 +438,10 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     attacked = site < spec.summed
     figures = _hazard_figures(fitted, survival.fit(own, 25))
     true = torch.from_numpy(design.codes[attacked]).double()
-    return AttackedSite(message, true, labels[torch.from_numpy(attacked)], figures)
+    return AttackedParty(message, true, labels[torch.from_numpy(attacked)], figures)
 
 
-def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedSite:
+def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedParty:
     """Return tables of a site's records, and of the same records with some more; these are attacked."""
     data = audit.data
     count, changed = configuration.batch_size, audit.spec.changed
@@ -499,7 +471,7 @@ def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) ->
     left_out = float(np.mean(np.concatenate([np.isnan(table).ravel() for table in before.values()])))
     true = cells[count : count + changed]
     figures = [Measurement.of_unit("left_out", None, left_out)]
-    return AttackedSite(message, true, labels[count : count + changed], figures)
+    return AttackedParty(message, true, labels[count : count + changed], figures)
 
 
 def _hazard_figures(fitted: survival.FederatedCox, plain_fit: survival.FederatedCox) -> list[Measurement]:

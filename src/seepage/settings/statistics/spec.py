@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option
 from seepage.settings.part import named, several
-from seepage.settings.spec import Attacks, Baselines, Names, Spec
+from seepage.settings.spec import Attacks, Baselines, Names, QuasiIdentifiers, Spec
 
 StatisticsProtocol = Literal["glm", "cox", "table"]
 Project = Literal["datashield", "vantage6"]
@@ -154,6 +154,7 @@ message publishes by design.
     ] = None
     attacks: Attacks = named("counts")
     baselines: Baselines = named("likeliest_table", "cross_tables", "own_marginals", "random")
+    quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count, Option("Number of attacked sites, each in a federation of its own; intervals are over them.", ATTACK)
     ] = 5

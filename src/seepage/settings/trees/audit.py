@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -11,10 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seepage import registry
-from seepage.assessment import create
 from seepage.assessment.measurement import Measurement
-from seepage.assessment.three_questions import Population, Questions
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
 from seepage.datasets.coins import numbered
@@ -22,10 +18,10 @@ from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.protocols import trees as boosting
 from seepage.seeds import stream
+from seepage.settings.federations import AttackedParty, FederationsExposure
 from seepage.settings.lever import Lever
-from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import Part, make_part, named
-from seepage.settings.setting import About, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, named
+from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.trees.base import (
@@ -42,9 +38,7 @@ from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import (
     Tables,
     UnitsAudit,
-    check_guess,
     facts_of,
-    joined,
     planned,
     rehearsed_exposure,
     rows_identity,
@@ -187,59 +181,31 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
 
 @dataclass(frozen=True)
-class _Unit:
-    """One federation: message of the attacked client, and the records behind it."""
+class AttackedClient(AttackedParty):
+    """One federation: message of the attacked client, the records behind it, and what files tell of them."""
 
     message: HistogramMessage | FileMessage
-    cells: Tensor
-    labels: Tensor
     secret: TreesSecret
-    figures: Sequence[Measurement]
 
 
 @dataclass
-class TreesExposure(Exposure):
+class TreesExposure(FederationsExposure["TreesAudit", AttackedClient]):
     """Messages of some attacked clients."""
 
-    audit: TreesAudit
-    configuration: Configuration
-    units: range
-    federations: Sequence[_Unit]
+    metrics = METRICS
 
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Attack the clients and score the guesses."""
-        audit = self.audit
-        if part.kind == "about":
-            return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
-        is_attack = part.kind == "attack"
-        registered = (registry.attacks if is_attack else registry.baselines).of("trees")
-        attack = make_part(registered, part.part)
-        knowledge = _knowledge(audit, audit.defenses[self.configuration.defense], self.configuration)
-        purpose = "starts" if is_attack else "baseline"
-        seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
-        begun = time.perf_counter()
-        returned = attack(self._view(), knowledge, seeds)
-        seconds = (time.perf_counter() - begun) / len(seeds)
-        sizes = {"victim": len(seeds), "column": len(audit.data.schema.columns)}
-        guess = check_guess(part.part, returned, RecordsGuess, sizes)
-        tree_figures: list[Measurement] = []
-        if isinstance(guess, TreesGuess):
-            tree_figures += measure_trees([federation.secret for federation in self.federations], guess)
-        if bool(guess.cells.isnan().all()):
-            # A guess without records has no figures of records.
-            return Outcome(tree_figures, seconds)
-        true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
-        secret = RecordsSecret(*map(torch.stack, true))
-        metrics = [create(name) for name in METRICS]
-        keep = (audit.spec.keep_records or not audit.own) if is_attack else None
-        known = (audit.data.schema, audit.data.statistics)
-        population = Population.of(audit.data.all, *known, audit.spec.quasi_identifiers)
-        each = [stream(audit.spec.seed, unit, "questions") % 2**62 for unit in self.units]
-        questions = Questions(population, each, possible=is_attack)
-        more: dict[str, Any] = {"keep_records": keep, "questions": questions, "further": tree_figures}
-        return records_outcome(*known, secret, guess, metrics, seconds, **more)
+    def knowledge(self) -> TreesKnowledge:
+        """Return what the attacker knows beside the messages."""
+        return _knowledge(self.audit, self.audit.defenses[self.configuration.defense], self.configuration)
 
-    def _view(self) -> HistogramsView | TreeFilesView:
+    def further(self, secret: RecordsSecret, guess: RecordsGuess) -> list[Measurement]:
+        """Return figures of tree files."""
+        if not isinstance(guess, TreesGuess):
+            return []
+        return measure_trees([federation.secret for federation in self.federations], guess)
+
+    def view(self) -> HistogramsView | TreeFilesView:
+        """Return the attacker's view of all messages."""
         messages = [federation.message for federation in self.federations]
         if self.audit.spec.protocol == "histogram":
             sums = tuple(message for message in messages if isinstance(message, HistogramMessage))
@@ -258,7 +224,7 @@ def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configur
     return TreesKnowledge(data.schema, data.statistics, configuration.batch_size * spec.summed, **recipe)
 
 
-def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _Unit:
+def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> AttackedClient:
     spec, data = audit.spec, audit.data
     defense = audit.defenses[configuration.defense]
     count = configuration.batch_size
@@ -310,7 +276,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
             figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
     cells, true = table.at(attacked)
-    return _Unit(message, cells, true, secret, figures)
+    return AttackedClient(message, cells, true, figures, secret)
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:

@@ -1,0 +1,94 @@
+"""Attacks on one party of each federation whose records are all guessed: views, seeds, and scores of the guesses."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from seepage import registry
+from seepage.assessment import create
+from seepage.assessment.measurement import Measurement
+from seepage.assessment.three_questions import Population, Questions
+from seepage.seeds import stream
+from seepage.settings.outcomes import records_outcome
+from seepage.settings.part import make_part
+from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
+from seepage.settings.units import UnitsAudit, check_guess, joined
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
+
+
+@dataclass(frozen=True)
+class AttackedParty:
+    """One federation: message of the attacked party, the records behind it, and figures of the federation."""
+
+    message: Any
+    cells: Tensor
+    labels: Tensor
+    figures: Sequence[Measurement]
+
+
+A = TypeVar("A", bound=UnitsAudit[Any, Any])
+P = TypeVar("P", bound=AttackedParty)
+
+
+@dataclass
+class FederationsExposure(Exposure, Generic[A, P]):
+    """Messages of some attacked parties, each in a federation of its own."""
+
+    metrics: ClassVar[tuple[str, ...]]
+    audit: A
+    configuration: Configuration
+    units: range
+    federations: Sequence[P]
+
+    @abstractmethod
+    def view(self) -> object:
+        """Return the attacker's view of all messages."""
+
+    @abstractmethod
+    def knowledge(self) -> object:
+        """Return what the attacker knows beside the messages."""
+
+    @abstractmethod
+    def further(self, secret: RecordsSecret, guess: RecordsGuess) -> list[Measurement]:
+        """Return figures of a guess that only this setting has."""
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Attack the parties and score the guesses; a guess without records has no figures of records."""
+        audit = self.audit
+        if part.kind == "about":
+            return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
+        is_attack, data = part.kind == "attack", audit.dataset
+        assert data is not None
+        registered = (registry.attacks if is_attack else registry.baselines).of(audit.setting)
+        attack: Any = make_part(registered, part.part)
+        seeds = self._seeds("starts" if is_attack else "baseline")
+        view, knowledge = self.view(), self.knowledge()
+        begun = time.perf_counter()
+        returned = attack(view, knowledge, seeds)
+        seconds = (time.perf_counter() - begun) / len(seeds)
+        sizes = {"victim": len(seeds), "column": len(data.schema.columns)}
+        guess = check_guess(part.part, returned, RecordsGuess, sizes)
+        true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
+        secret = RecordsSecret(*map(torch.stack, true))
+        further = self.further(secret, guess)
+        if bool(guess.cells.isnan().all()):
+            return Outcome(further, seconds)
+        known = (data.schema, data.statistics)
+        population = Population.of(data.all, *known, audit.spec.quasi_identifiers)
+        more: dict[str, Any] = {
+            "keep_records": (audit.spec.keep_records or not audit.own) if is_attack else None,
+            "questions": Questions(population, self._seeds("questions"), possible=is_attack),
+            "further": further,
+        }
+        return records_outcome(*known, secret, guess, [create(name) for name in self.metrics], seconds, **more)
+
+    def _seeds(self, purpose: str) -> list[int]:
+        return [stream(self.audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
