@@ -138,7 +138,7 @@ def test_without_rows_as_many_directions_as_records_are_in_the_span_unless_noise
     chosen, _ = chosen_rows(20)
     module = network(units)
     recipe = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, 20, RATE), batch_size=20)
-    guarding = guard.UpdateGuard(module, DATA.schema, recipe, seconds=0.3, reference=DATA.train)
+    guarding = guard.UpdateGuard(module, DATA.schema, recipe, reference=DATA.train)
     noise = {
         name: torch.randn(part.shape, generator=torch.Generator().manual_seed(0))
         for name, part in module.state_dict().items()
