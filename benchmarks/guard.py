@@ -5,8 +5,8 @@
     python benchmarks/guard.py --summary --out benchmarks/results/guard.csv
 
 Clients hold rows of Adult and train two hidden layers of a width. The guard gets the client's rows, decoys that nobody
-trains on, and the recipe of one plain SGD step, whatever the client does. Every second update is of a network that was
-trained for 200 steps on other rows. The policy is the default one. A line is one update: the decision, own rows that
+trains on, and the recipe of one plain SGD step, whatever the client does; in lines of kind `without rows` it gets none.
+Every second update is of a network that was trained for 200 steps on other rows. The policy is the default one. A line is one update: the decision, own rows that
 the attack read, own rows and decoys in the span, and seconds. Lines that are in the file are not measured again.
 `--summary` prints, for each form, the share that is blocked with its exact 95% interval, the rows and the seconds.
 """
@@ -35,9 +35,9 @@ from seepage.tabular.statistics import Statistics
 FORMS = ("plain", "smoothing", "scaled 0.9", "scaled 0.37", "top half", "two batches", "5 epochs", "momentum", "decay")
 # Width and records, and the forms that are measured there.
 LEAKING = {
-    (128, 8): (*FORMS, "adam", "adam 5 epochs"),
-    (128, 32): ("plain", "smoothing", "top half", "two batches", "momentum", "adam"),
-    (64, 60): ("plain", "smoothing", "scaled 0.37", "top half"),
+    (128, 8): (*FORMS, "adam", "adam 5 epochs", "adam decay", "top tenth"),
+    (128, 32): ("plain", "smoothing", "top half", "two batches", "momentum", "adam", "decay", "top tenth"),
+    (64, 60): ("plain", "smoothing", "scaled 0.37", "top half", "decay", "adam"),
 }
 HARMLESS = {
     (64, 8): ("noise",),
@@ -49,6 +49,9 @@ HARMLESS = {
     (64, 512): ("plain",),
     (64, 32): ("random",),
 }
+# The rule of ranks, which needs no rows; there are as many records as units where noise has their rank.
+WITHOUT_ROWS = {**HARMLESS, (64, 64): ("random",)}
+POINTS = {"leaking": LEAKING, "harmless": HARMLESS, "without rows": WITHOUT_ROWS}
 # Rate, momentum, weight decay and number of epochs; one plain step for the others.
 TRAINING = {"5 epochs": (0.1, 0.0, 0.0, 5), "momentum": (0.1, 0.9, 0.0, 3), "decay": (0.1, 0.0, 0.01, 1)}
 TRAINED, OWN = 200, 8
@@ -61,7 +64,7 @@ def main() -> None:
     """Measure what is not in the file yet, or sum it up."""
     parser = argparse.ArgumentParser(description="Measure the leak guard on leaking and harmless updates.")
     parser.add_argument("--out", type=Path, required=True, help="CSV file, which is continued")
-    parser.add_argument("--kinds", nargs="+", default=("leaking", "harmless"), choices=("leaking", "harmless"))
+    parser.add_argument("--kinds", nargs="+", default=tuple(POINTS), choices=tuple(POINTS))
     parser.add_argument("--updates", type=int, default=8, help="number of leaking updates of each form")
     parser.add_argument("--harmless", type=int, default=34, help="number of harmless updates of each form")
     parser.add_argument("--summary", action="store_true", help="print shares and seconds of the file, measure nothing")
@@ -72,7 +75,7 @@ def main() -> None:
     torch.set_num_threads(1)
     data = datasets.load("adult")
     known = {tuple(line[key] for key in KEYS) for line in read_lines(given.out)}
-    numbers = {"leaking": given.updates, "harmless": given.harmless}
+    numbers = {"leaking": given.updates, "harmless": given.harmless, "without rows": given.harmless}
     for point in points({kind: numbers[kind] for kind in given.kinds}):
         if tuple(map(str, point)) not in known:
             add_lines(given.out, FIELDS, [measured(data, *point)])
@@ -81,7 +84,7 @@ def main() -> None:
 def points(numbers: dict[str, int]) -> Iterator[tuple[str, int, int, str, int]]:
     """Yield the keys of all lines."""
     for kind, number in numbers.items():
-        for (width, records), forms in (LEAKING if kind == "leaking" else HARMLESS).items():
+        for (width, records), forms in POINTS[kind].items():
             for form in forms:
                 for update in range(number):
                     yield kind, width, records, form, update
@@ -105,7 +108,7 @@ def measured(data: Dataset, kind: str, width: int, records: int, form: str, upda
     own = rows[batch[:OWN] if form == "aggregate" else batch]
     recipe = MessageRecipe(protocol="fedavg", training=LocalTraining(1, records, 0.1), batch_size=records)
     guard = UpdateGuard(model, data.schema, recipe, reference=data.train, decoys=rows[decoys], seed=update)
-    found = guard(before, after, rows=own).finding
+    found = guard(before, after, rows=None if kind == "without rows" else own).finding
     line: dict[str, object] = dict(zip(KEYS, (kind, width, records, form, update), strict=True))
     line |= {"decision": found.decision, "read": "", "in_span": "", "decoys_in_span": ""}
     if found.decision == "proved":
@@ -134,7 +137,9 @@ def message(module: nn.Module, rows: Tensor, labels: Tensor, form: str, seed: in
         module.parameters(), lr=rate, momentum=momentum, weight_decay=decay
     )
     if form.startswith("adam"):
-        optimizer, epochs = torch.optim.Adam(module.parameters(), lr=1e-3), 5 if "epochs" in form else 1
+        decay = 1e-3 if form == "adam decay" else 0.0
+        optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, weight_decay=decay)
+        epochs = 5 if "epochs" in form else 1
     size = len(rows) // 2 if form == "two batches" else len(rows)
     smoothing = 0.1 if form == "smoothing" else 0.0
     for _ in range(epochs):
@@ -152,8 +157,8 @@ def sent(change: dict[str, Tensor], form: str, seed: int) -> dict[str, Tensor]:
     if form.startswith("scaled"):
         factor = float(form.split()[1])
         return {name: factor * tensor for name, tensor in change.items()}
-    if form == "top half":
-        least = entries.sort().values[len(entries) // 2]
+    if form.startswith("top"):
+        least = entries.quantile(0.5) if form == "top half" else entries.quantile(0.9)
         return {name: tensor * (tensor.abs() >= least) for name, tensor in change.items()}
     if form in ("noise", "random"):
         # A noise multiplier of 1 at a bound of the update's own norm.

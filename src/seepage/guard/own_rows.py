@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.errors import BadInputError
+from seepage.learning import mean_loss
 from seepage.models.calling import plain_attention
+from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
@@ -28,6 +30,9 @@ _SIGNIFICANT = 2e-3  # probability up to which matches are not chance
 _SAME_ROW = 1e-6  # distance up to which encoded rows are copies
 _RIGHT_CELL = 0.05  # largest difference of an encoded cell of a record that was read right, in standard deviations
 _DECOMPOSED = 10.0  # operations of a singular value decomposition, in products of its three sizes
+_EIGENVALUES = 60.0  # those of taking a multiple of the weights off, likewise
+_RIDGE = 1e-2  # share of the mean variance that is added to each, where gradients are whitened
+_NO_LENGTH = 1e-30  # square length from which a gradient counts as none
 _OUTSIDE = 1e-2  # share of a row's norm outside a span from which it certainly does not lie in it
 
 
@@ -103,8 +108,9 @@ class SpanTest:
     """Which rows lie in what an update spans.
 
     Attributes:
-        matches: rows that lie nearer to the span of a layer's change than all but one in a thousand decoys; None where
-            every row lies in each layer's span, layers are too wide or decoys too few, so that the test says nothing.
+        matches: rows that lie nearer to the span of a layer's change, or more along it, than all but one in a thousand
+            decoys; None where every row lies in each layer's span, layers are too wide or decoys too few, so that the
+            test says nothing.
         contradicted: whether the layer that takes the rows changed in as many directions as there are records, and the
             rows do not lie in them: they are not those of the update, or are encoded in another way.
     """
@@ -114,45 +120,57 @@ class SpanTest:
 
 
 def compare_with_span(
-    module: nn.Module, change: Mapping[str, Tensor], own: OwnRows, records: int, operations: float = math.inf
+    model: Model, change: Mapping[str, Tensor], own: OwnRows, records: int, operations: float = math.inf
 ) -> SpanTest:
-    """Compare the client's rows and decoys with the span of each affine layer's change.
+    """Compare how near the client's rows and decoys are to what each affine layer's change spans and points along.
 
     A gradient of an affine layer is a sum over records of an error times the layer's input. Its rows span inputs of
     single records where the layer has more inputs and units than there are records; a factor, another loss, momentum or
-    several local steps keep them there, and noise, a lost part of the entries or Adam blur them. So no recipe is
-    needed. A row's distance to the first directions of a layer's change, as many as there are records, is compared with
-    those of decoys. Half of the decoys say how near is near, over all layers together; the others say how many rows are
-    as near by chance. Layers whose change spans all of their inputs are left out: every row lies in them.
+    several local steps keep them there. Weight decay adds a multiple of the weights, which is taken off. So no recipe
+    is needed. A row's distance to the first directions of a layer's change, as many as there are records, is compared
+    with those of decoys.
 
-    Distances of inner layers are those at the received model, also where a client takes several steps. Layers whose
-    decomposition would take more than so many ``operations`` are left out, too.
+    Signs of entries, as in a first step of Adam, and lost entries blur the span. The change still points along the
+    records' own gradients, more than along those of decoys, see ``_along``.
+
+    Half of the decoys say how near is near, over all layers and both tests together; the others say how many rows are
+    as near by chance. Layers whose change spans all of their inputs are left out, since every row lies in them, and
+    layers too wide for so many ``operations``. Inputs of inner layers are those at the received model, also where a
+    client takes several steps.
     """
     half = len(own.decoys) // 2
     sets = (own.decoys[:half], own.decoys[half:], own.rows)
-    inputs = [_layer_inputs(module, rows) for rows in sets]
+    sides = [_layer_sides(model, rows, errors=_errors_fit(model, own, operations)) for rows in sets]
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
-    for name, of_rows in inputs[2].items():
-        layer = _change(name, change)
-        if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
-            continue
-        values, directions = torch.linalg.svd(layer, full_matrices=False)[1:]
-        precision = torch.finfo(change[f"{name}.weight"].dtype).eps
-        rank = int((values > ROUNDINGS * precision * values[0] * 4).sum())
-        dimensions = min(rank, records)
-        if dimensions >= layer.shape[1]:
-            continue
-        distances = [_distance(each[name], directions[:dimensions], layer.shape[1]) for each in inputs]
+
+    def compare(distances: Sequence[Float[Tensor, " _record"]]) -> None:
         calibrating = distances[0].sort().values
         for i, each in enumerate(distances):
             # A decoy does not count among those that are as near as itself.
             itself = int(i == 0)
             nearer = torch.searchsorted(calibrating, each, right=True) - itself
             nearness[i].append(nearer.double() / max(1, half - itself))
-        takes_rows = torch.equal(of_rows.flatten(1), own.rows.to(change[f"{name}.weight"].dtype).double())
-        if takes_rows and rank == records == len(own.rows) < min(layer.shape):
-            contradicted |= bool((distances[2] > _OUTSIDE * of_rows.flatten(1).norm(dim=1)).all())
+
+    for name, of_rows in sides[2].items():
+        layer = _change(name, change)
+        if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
+            continue
+        precision = torch.finfo(change[f"{name}.weight"].dtype).eps
+        span = _LayerSpan.of(layer, precision)
+        if span.rank > records and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
+            span = _without_decay(span, _change(name, model.parameters), records, precision)
+        dimensions = min(span.rank, records)
+        if dimensions >= layer.shape[1]:
+            continue
+        distances = [_distance(each[name].inputs, span.directions[:dimensions], layer.shape[1]) for each in sides]
+        compare(distances)
+        if half and of_rows.errors and records < min(layer.shape):
+            compare(_along(span.layer, [each[name] for each in sides]))
+        inputs = of_rows.inputs.flatten(1)
+        takes_rows = torch.equal(inputs, own.rows.to(change[f"{name}.weight"].dtype).double())
+        if takes_rows and span.rank == records == len(own.rows) < min(layer.shape):
+            contradicted |= bool((distances[2] > _OUTSIDE * inputs.norm(dim=1)).all())
     if not half or not nearness[0]:
         return SpanTest(None, contradicted)
     calibrating, others, rows = (torch.stack(each).amin(0) for each in nearness)
@@ -194,37 +212,158 @@ def _change(name: str, change: Mapping[str, Tensor]) -> Float[Tensor, "unit exte
     return torch.cat(parts, dim=1)
 
 
+@dataclass(frozen=True)
+class _LayerSpan:
+    """Singular values of a layer's change and its directions among inputs; ``rank`` of them are above rounding."""
+
+    layer: Float[Tensor, "unit extended"]
+    values: Float[Tensor, " small"]
+    directions: Float[Tensor, "small extended"]
+    rank: int
+
+    @classmethod
+    def of(cls, layer: Float[Tensor, "unit extended"], precision: float) -> _LayerSpan:
+        values, directions = torch.linalg.svd(layer, full_matrices=False)[1:]
+        return cls(layer, values, directions, int((values > ROUNDINGS * precision * values[0] * 4).sum()))
+
+
+def _without_decay(
+    span: _LayerSpan, weights: Float[Tensor, "unit extended"] | None, records: int, precision: float
+) -> _LayerSpan:
+    """Return the span of a change without the multiple of the weights in it, where that leaves far less beside it.
+
+    With W the weights, and a change c W + D of which D has the rank of the records, c is an eigenvalue of the change
+    times the pseudo-inverse of W, as often as the smaller side of W exceeds the records.
+    """
+    least = min(span.layer.shape)
+    if weights is None or least - records < 2:
+        return span
+    weight = weights[:, : span.layer.shape[1]]
+    candidates = [span]
+    # Biases may be left out of the decay.
+    for kept in (weight, torch.cat([weight[:, :-1], torch.zeros_like(weight[:, -1:])], dim=1)):
+        inverse = torch.linalg.pinv(kept)
+        tall = kept.shape[0] >= kept.shape[1]
+        values = torch.linalg.eigvals(inverse @ span.layer if tall else span.layer @ inverse).real.sort().values
+        alike = least - records
+        begin = int((values[alike - 1 :] - values[: len(values) - alike + 1]).argmin())
+        multiple = values[begin : begin + alike].median()
+        candidates.append(_LayerSpan.of(span.layer - multiple * kept, precision))
+    best = min(candidates, key=lambda each: float(each.values[records:].norm()))
+    return best if 2 * best.values[records:].norm() < span.values[records:].norm() else span
+
+
+def _along(layer: Float[Tensor, "unit extended"], sides: Sequence[_Sides]) -> list[Float[Tensor, " _record"]]:
+    """Return how little a layer's change points along each record's own gradient, for its likeliest label.
+
+    The measure is the inner product of the two over the length of the record's, both whitened: under a normal
+    distribution of the other records' gradients no linear one tells more of whether a record is among them. The
+    covariance is that of inputs times that of errors, as in K-FAC (Martens and Grosse, ICML 2015), of the first set.
+    """
+    extended = layer.shape[1]
+    entries = sides[0].errors[0].shape[-1]
+    inputs = _inverse_covariance(_extended(sides[0].inputs, extended).reshape(-1, extended))
+    errors = _inverse_covariance(torch.cat([each.reshape(-1, entries) for each in sides[0].errors]))
+    whitened = errors @ layer @ inputs
+    distances = []
+    for side in sides:
+        taken = _extended(side.inputs, extended)
+        lengths = (taken @ inputs * taken).sum(-1)
+        along = []
+        for error in side.errors:
+            # One entry a record, or one a record and part.
+            size = (lengths * (error @ errors * error).sum(-1)).reshape(len(taken), -1).sum(1)
+            product = (error @ whitened * taken).flatten(1).sum(1)
+            along.append(product / size.clamp_min(_NO_LENGTH).sqrt())
+        distances.append(-torch.stack(along).amax(0))
+    return distances
+
+
+def _inverse_covariance(sample: Float[Tensor, "row entry"]) -> Float[Tensor, "entry entry"]:
+    products = sample.T @ sample / len(sample)
+    ridge = _RIDGE * products.diagonal().mean().clamp_min(_NO_LENGTH)
+    return torch.linalg.inv(products + ridge * torch.eye(len(products), dtype=products.dtype))
+
+
+def _extended(inputs: Float[Tensor, "record *part entry"], extended: int) -> Float[Tensor, "record *part extended"]:
+    """Return inputs with a 1 for the bias, where the change has one."""
+    if extended > inputs.shape[-1]:
+        return torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=-1)
+    return inputs
+
+
 def _distance(
     inputs: Float[Tensor, "record *part entry"], directions: Float[Tensor, "rank extended"], extended: int
 ) -> Float[Tensor, " record"]:
     """Return how far each record's inputs of a layer lie from the directions."""
-    if extended > inputs.shape[-1]:
-        inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=-1)
+    inputs = _extended(inputs, extended)
     outside = inputs - (inputs @ directions.T) @ directions
     return outside.flatten(1).norm(dim=1)
 
 
-def _layer_inputs(module: nn.Module, rows: Float[Tensor, "record encoded"]) -> dict[str, Tensor]:
-    """Return what each affine layer takes of each row, by the layer's name."""
-    taken: dict[str, list[Tensor]] = {}
+def _errors_fit(model: Model, own: OwnRows, operations: float) -> bool:
+    """Return whether errors of all rows for each label can be computed by so many operations."""
+    size = sum(parameter.numel() for parameter in model.parameters.values())
+    return 6.0 * size * (len(own.rows) + len(own.decoys)) * len(_losses(model)) <= operations
+
+
+def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
+    """Return the loss for each label that a row may have; for numbers, one on either side of the prediction."""
+    if model.head == "regression":
+        return [lambda outputs: outputs.sum(), lambda outputs: -outputs.sum()]
+
+    def of(label: int) -> Callable[[Tensor], Tensor]:
+        return lambda outputs: len(outputs) * mean_loss(model.head, outputs, outputs.new_full((len(outputs),), label))
+
+    last = [part for part in model.module.modules() if isinstance(part, nn.Linear)]
+    classes = last[-1].out_features if last and model.head == "softmax" else 2
+    return [of(label) for label in range(classes)]
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What an affine layer takes of each row, and the error at its outputs for each label; none if not computed."""
+
+    inputs: Float[Tensor, "record *part input"]
+    errors: tuple[Float[Tensor, "record *part unit"], ...]
+
+
+def _layer_sides(model: Model, rows: Float[Tensor, "record encoded"], *, errors: bool) -> dict[str, _Sides]:
+    """Return the two sides of each affine layer's gradient for each row alone, by the layer's name."""
+    inputs: dict[str, list[Tensor]] = {}
+    outputs: dict[str, Tensor] = {}
+    found: dict[str, list[list[Tensor]]] = {}
+    module, losses = model.module, _losses(model) if errors else []
 
     def listen(name: str, part: nn.Linear) -> object:
-        def note(_: nn.Module, inputs: Sequence[Tensor]) -> None:
-            taken.setdefault(name, []).append(inputs[0].detach().double())
+        def note(_: nn.Module, taken: Sequence[Tensor], given: Tensor) -> None:
+            inputs.setdefault(name, []).append(taken[0].detach().double())
+            outputs[name] = given
 
-        return part.register_forward_pre_hook(note)
+        return part.register_forward_hook(note)
 
     handles = [listen(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     dtype, training = next(module.parameters()).dtype, module.training
     try:
         module.eval()
-        with torch.no_grad(), plain_attention():
+        with torch.set_grad_enabled(errors), plain_attention():
             for part in rows.to(dtype).split(1000):
-                module(part)
+                predicted = module(part.requires_grad_(errors))
+                for i, loss in enumerate(losses):
+                    given = torch.autograd.grad(
+                        loss(predicted), list(outputs.values()), retain_graph=i + 1 < len(losses), allow_unused=True
+                    )
+                    for name, error in zip(outputs, given, strict=True):
+                        if error is not None:
+                            found.setdefault(name, [[] for _ in losses])[i].append(error.double())
     finally:
         module.train(training)
         for handle in handles:
             handle.remove()  # pyright: ignore[reportAttributeAccessIssue]
-    joined = {name: torch.cat(parts) for name, parts in taken.items() if all(p.ndim > 1 for p in parts)}
     # A layer that is used twice, or mixes records, has no input of its own for each row.
-    return {name: inputs for name, inputs in joined.items() if len(inputs) == len(rows)}
+    joined = {name: torch.cat(parts) for name, parts in inputs.items() if all(part.ndim > 1 for part in parts)}
+    return {
+        name: _Sides(whole, tuple(torch.cat(each) for each in found.get(name, [])))
+        for name, whole in joined.items()
+        if len(whole) == len(rows)
+    }

@@ -276,9 +276,9 @@ class UpdateGuard:
         if guess is not None:
             read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
             why = f"{read} are among the records that the attack returned; {why}"
-        span = compare_with_span(model.module, changed, own, records, self.seconds * _OPERATIONS)
+        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS)
         in_span = span.matches
-        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update'}; {why}"
+        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:
             decision = "read"
         elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
@@ -346,8 +346,9 @@ class UpdateGuard:
         if search is not None and search.read:
             return "read", f"{why}: {doubt}", guess
         if search is not None and doubt is not None and not noisy:
-            # A layer that changed in as many directions as there are records spans their rows, however encoded.
-            spans = bool(search.ranks) and search.ranks[0] == knowledge.batch_size < self.schema.width
+            # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
+            units = next(iter(view.message.values())).shape[1]
+            spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 

@@ -209,6 +209,10 @@ class ExactSearch:
     read: int
     ranks: tuple[int, ...]
 
+    def spans_rows(self, records: int, width: int) -> bool:
+        """Return whether the layer that takes the rows changed in exactly as many directions as there are records."""
+        return bool(self.ranks) and self.ranks[0] == records < width
+
     def doubt(self, records: int, width: int) -> str | None:
         """Return why a search without any proof is no evidence about the message; None where it is evidence.
 
@@ -230,7 +234,7 @@ class ExactSearch:
             return f"{more}: their number or the recipe is not right, or rounding hides them"
         if not first:
             return "the layer that takes the rows sends nothing, and no search reads the others without it"
-        if first < width and (first == records or set(self.ranks) == {first}):
+        if self.spans_rows(records, width) or (first < width and set(self.ranks) == {first}):
             return "no row is in the span of the gradient: the encoder is not the client's, or a layer is not sent"
         return None
 
