@@ -1,7 +1,11 @@
-"""What `seepage recommend` finds, and how long it takes: one line a configuration that was looked at.
+"""What `seepage recommend` finds, how long it takes, and whether audits with fresh seeds pass what it recommends.
 
     python benchmarks/recommend.py --dataset german --setting horizontal --below 0.2
     python benchmarks/recommend.py --dataset german --setting split --below 0.2
+
+One line a configuration that was looked at. The recommended one is audited again, ``--fresh`` times with other seeds and
+as many units as the recommendation names: ``passed`` of ``fresh`` audits pass the limit, with the bounds
+``fresh_upper``. ``forecast`` is the time to go that the search said after its first step, ``took`` what it then took.
 
 Horizontal learning has batches of 8; the other settings have their defaults. In pooled learning there are 400 target
 models. German has 1,000 rows: in pooled learning parties have 100 of them and the telephone is the sensitive column. In
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +26,19 @@ from pathlib import Path
 from csv_lines import add_lines, read_lines
 
 from seepage.advise.recommend import recommended
+from seepage.advise.recommendation import Recommendation
+from seepage.auditing import prepare_all, run_all
+from seepage.run.limits import by_units
 from seepage.settings.catalogue import setting
+from seepage.settings.spec import Gate, Spec
 
 OUT = Path(__file__).parent / "results" / "recommend.csv"
 FIELDS = ("dataset", "setting", "below", "outcome", "options", "change", "status", "attack", "figure", "lift", "upper")
 FIELDS += ("n", "chance", "audited", "beside", "beside_lift", "task_metric", "task", "task_low", "task_high", "task_n")
 FIELDS += ("task_baseline", "cost", "cost_low", "cost_high", "epsilon", "rounds")
-FIELDS += ("message_epsilon", "measured_low", "seconds", "processor_seconds", "commit")
+FIELDS += ("message_epsilon", "measured_low", "seconds", "processor_seconds", "forecast", "took")
+FIELDS += ("passed", "fresh", "fresh_n", "fresh_upper", "commit")
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
 OPTIONS: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("pooled", "german"): {
         "sensitive": "telephone",
@@ -37,7 +48,6 @@ OPTIONS: Mapping[tuple[str, str], Mapping[str, object]] = {
         "shadows": 40,
         "targets": 400,
     },
-    ("pooled", "adult"): {"targets": 400},
     ("split", "german"): {"test_share": 0.3},
     ("vertical", "german"): {"test_share": 0.5},
     ("trees", "german"): {"rows": 150},
@@ -50,12 +60,41 @@ def processor_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
+def seconds_of(line: str) -> int | None:
+    """Return the time to go that a line of the search says."""
+    found = re.search(r"about (?:(\d+) h )?(\d+) (s|min|h)(?: to go)", line)
+    return None if found is None else 3600 * int(found[1] or 0) + int(found[2]) * _SECONDS[found[3]]
+
+
+def audited_again(found: Recommendation, spec: Spec, times: int) -> dict[str, object]:
+    """Return how many fresh audits of the advised size pass the limit, with their bounds."""
+    chosen = found.chosen
+    if chosen is None or not times:
+        return {}
+    changed = spec if chosen.lever is None else chosen.lever.applied(spec, chosen.strength)
+    counted = changed.repeats if by_units(changed) else changed.members
+    update: dict[str, object] = {"recommend": None, "gate": Gate(above=found.wish.below), counted: chosen.audited}
+    passed, bounds, units = 0, [], 0
+    for seed in range(1, times + 1):
+        fresh = changed.reseeded(1_000 * seed + spec.seed)
+        fresh = type(fresh).of(**{name: getattr(fresh, name) for name in fresh.model_fields_set} | update)
+        [report] = run_all(prepare_all([fresh]))
+        assert report.decision is not None
+        print(report.decision.line, flush=True)
+        passed += report.decision.outcome == "passed"
+        bounds.append(max(standing.upper for standing in report.decision.figures))
+        units = min(standing.n for standing in report.decision.figures)
+    upper = " ".join(f"{bound:.4f}" for bound in bounds)
+    return {"passed": passed, "fresh": times, "fresh_n": units, "fresh_upper": upper}
+
+
 def main() -> None:
     """Search once and add what was found to the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="german")
     parser.add_argument("--setting", default="horizontal")
     parser.add_argument("--below", type=float, default=0.2)
+    parser.add_argument("--fresh", type=int, default=2, help="audits with fresh seeds of what is recommended")
     parser.add_argument("--folder", type=Path, help="run folder, from which a search that was stopped goes on")
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
@@ -68,16 +107,28 @@ def main() -> None:
         options["batch_sizes"] = 8
     spec = setting(chosen.setting).spec.of(dataset=chosen.dataset, recommend=chosen.below, **options)
     began, processor = time.time(), processor_seconds()
-    found = recommended(spec, chosen.folder, say=lambda line: print(f"{time.time() - began:.0f} s: {line}", flush=True))
-    taken = {"seconds": round(time.time() - began), "processor_seconds": round(processor_seconds() - processor)}
+    forecasts: list[tuple[float, int]] = []
+
+    def say(line: str) -> None:
+        print(f"{time.time() - began:.0f} s ({processor_seconds() - processor:.0f}): {line}", flush=True)
+        if (forecast := seconds_of(line)) is not None:
+            forecasts.append((time.time(), forecast))
+
+    found = recommended(spec, chosen.folder, say=say)
+    taken: dict[str, object] = {"seconds": round(time.time() - began)}
+    taken["processor_seconds"] = round(processor_seconds() - processor)
+    if forecasts:
+        taken |= {"forecast": forecasts[0][1], "took": round(time.time() - forecasts[0][0])}
+    print(found.line, flush=True)
+    again = audited_again(found, spec, chosen.fresh)
     known = {"dataset": chosen.dataset, "setting": chosen.setting, "below": chosen.below, "outcome": found.outcome}
     lines = []
     for record in found.records():
         cells = {name: record.get(name) for name in FIELDS if name in record}
         rounded = {name: round(cell, 5) if isinstance(cell, float) else cell for name, cell in cells.items()}
-        lines.append({**rounded, **known, **taken, "options": found.options})
+        confirmed = again if record["status"] == "recommended" else {}
+        lines.append({**rounded, **known, **taken, **confirmed, "options": found.options})
     add_lines(chosen.out, FIELDS, lines)
-    print(found.line)
 
 
 if __name__ == "__main__":

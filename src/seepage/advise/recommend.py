@@ -311,14 +311,14 @@ class _Advisor:
         if not tried:
             self.say("there was no time to try a change")
             return
-        # Repetitions to come: halvings and a longer look at each change that is left, and a confirmation.
+        # Repetitions to come: halvings of each change that is left, and a longer look and a confirmation of one.
         units = self._units if self.by_units else self._repeats
         longer = self._longer - units if self.by_units else 0
-        confirmed = _BUDGET * self.least if self.by_units else self.spec.repeated
-        coming = len(left) * (_HALVINGS * units + longer) + confirmed
+        confirmed = 2 * self.least if self.by_units else self.spec.repeated
+        coming = len(left) * _HALVINGS * units + longer + confirmed
         # What a search that is continued has stored took no time now.
         looked = [self.looked[way.lever.name, way.safe[0]].seconds or 0.0 for way in left]
-        each = max([seconds / (tried * units), *looked])
+        each = max(seconds / (tried * units), sum(looked) / max(1, len(left)) / (self.spec.workers or 1))
         about = f"; about {lasting(each * coming)} to go" if left else ""
         self.say(f"{len(left)} of {how_many(tried, 'change')} tried may do it at full strength{about}")
 
@@ -493,12 +493,8 @@ class _Advisor:
         steps = {way.lever.name: list(way.safe) for way in ways}
         for way in ways:
             if way.safe and not self._late():
-                candidate = self._likely(given, way.lever, steps[way.lever.name])
-                # With more repetitions it may no longer look safe.
-                unclear = candidate.status == "unclear"
-                candidate = replace(candidate, status="undecided") if unclear else candidate
-                (queue if candidate.status == "not reached" else done).append(candidate)
-        confirmed = 0
+                queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
+        confirmed, looked_longer = 0, set[str]()
         while queue:
             queue.sort(key=lambda candidate: self._price(given, candidate))
             candidate = queue.pop(0)
@@ -514,6 +510,16 @@ class _Advisor:
                 ended = "time" if self.timed_out else f"number of {CONFIRMATIONS} confirmations"
                 reason = f"It looks safe, but the {ended} ended before it was confirmed."
                 done.append(replace(candidate, status="undecided", reason=reason))
+                continue
+            if candidate.lever is not None and candidate.lever.name not in looked_longer:
+                # A longer look takes as long as a confirmation, so that only what comes next gets it.
+                looked_longer.add(candidate.lever.name)
+                candidate = self._likely(given, candidate.lever, steps[candidate.lever.name])
+                # With more repetitions it may no longer look safe.
+                unclear = candidate.status == "unclear"
+                candidate = replace(candidate, status="undecided") if unclear else candidate
+                # It may be another strength, of another price.
+                (queue if candidate.status == "not reached" else done).append(candidate)
                 continue
             confirmed += 1
             if confirmed == CONFIRMATIONS and candidate.lever is not None and passing is None:
