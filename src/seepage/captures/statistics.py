@@ -485,7 +485,7 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ta
     widths = [len(column.categories) for column in declared.columns] + [len(declared.target.categories or ())]
     if not widths[-1]:
         raise BadInputError("tables have categories; give the target's in the declaration.")
-    runs: dict[str, dict[tuple[int, int], np.ndarray]] = {"before": {}, "after": {}}
+    runs: dict[str, dict[tuple[int, ...], np.ndarray]] = {"before": {}, "after": {}}
     for message in messages:
         for run, tables in runs.items():
             for title, table in message.values.get(run, {}).items():
