@@ -121,7 +121,8 @@ def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, genera
     if not isinstance(target, Discrete):
         return np.full(_size(message), np.nan)
     shares = knowledge.label_shares if knowledge.label_shares is not None else np.full(target.width, 1 / target.width)
-    return generator.permutation(np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message))))
+    codes = np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message)))
+    return generator.permutation(codes).astype(float)
 
 
 def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:
