@@ -44,8 +44,8 @@ def test_both_forms_say_the_same(tmp_path: Path, text: str, rounds: tuple[str, .
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "has 0 lines; a header and a line for each round are expected"),
-        ("round,a\n", "has 1 lines"),
+        ("", "has 0 lines; a header and a line a round are expected"),
+        ("round,a\n", "has 1 line;"),
         ("round,a,b\njan,1\n", "line 2 of .* has 2 cells, and the header 3"),
         ("round,a,b\njan,1,x\n", "line 2 of .* has 'x' for client 'b'; 1 is expected"),
         ("when,a,b\njan,1,0\n", "headed 'round'"),
@@ -66,8 +66,14 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="cannot be read"):
         read_participation(tmp_path / "missing.csv")
     (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInputError, match="cannot be read"):
+    with pytest.raises(BadInputError, match="is not in UTF-8"):
         read_participation(tmp_path / "p.csv")
+    with (tmp_path / "large.csv").open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(BadInputError, match="has 100,000,000 bytes"):
+        read_participation(tmp_path / "large.csv")
+    with pytest.raises(BadInputError, match="has no comma"):
+        read_participation(written(tmp_path, "round;a\n1;1\n"))
 
 
 def test_the_command_names_the_client_and_its_rounds(seepage: Run, tmp_path: Path) -> None:

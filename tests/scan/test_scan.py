@@ -205,6 +205,7 @@ ALGORITHM = {
     "crosstab/partial.py": "from .globals import DEFAULT\n"
     "threshold = int(get_env_var('CROSSTAB_PRIVACY_THRESHOLD', DEFAULT))\n"
     "allowed = get_env_var('CROSSTAB_ALLOWED_COLUMNS')\n"
+    "rows = get_env_var('CROSSTAB_MIN_ROWS_PER_CATEGORY', default=DEFAULT, as_type='int')\n"
     "home = os.environ.get('HOME')\n",
     "crosstab/globals.py": "DEFAULT = 5\n",
 }
@@ -224,6 +225,8 @@ def test_guards_of_a_vantage6_algorithm_have_the_values_of_the_node(tmp_path: Pa
     partial = only(project, "partial_crosstab")
     assert "CROSSTAB_PRIVACY_THRESHOLD (default 5) read at crosstab/partial.py:2" in partial.guards
     assert "CROSSTAB_ALLOWED_COLUMNS (no default is seen" in " ".join(partial.guards)
+    assert "CROSSTAB_MIN_ROWS_PER_CATEGORY (default 5)" in " ".join(partial.guards)
+    assert "seepage statistics" in partial.audit
     assert "HOME" not in " ".join(partial.guards)
     assert "which columns a user asks for (group_cols)" in partial.unknown
     assert only(project, "central_crosstab").receiver == "user"

@@ -260,6 +260,15 @@ def test_a_patient_who_joined_is_read_from_two_runs_of_tables() -> None:
     )
 
 
+def test_counts_of_single_columns_tell_one_patient_and_not_several() -> None:
+    """One record's counts are the record; of three records columns stay apart, so that nothing follows whole."""
+    options: dict[str, Any] = {"protocol": "table", "published": "histograms"}
+    one = figures(audit(repetitions=2, **options))
+    assert one["differencing", "none", "exact_match"] == one["differencing", "none", "with_label"] == 1.0
+    assert one["differencing", "none", "certified"] == 1.0
+    assert figures(audit(repetitions=2, changed=3, **options))["differencing", "none", "certified"] < 1.0  # pyright: ignore[reportOptionalOperand]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -63,6 +63,13 @@ def _of_run(message: TablesMessage) -> Tables:
     """Return the tables of the first run, for as many records as were added; none for numbers that were left out."""
     number, scale = len(message.levels), message.changed / message.records
     tables = {pair: np.nan_to_num(np.maximum(table, 0)) * scale for pair, table in message.before.items()}
+    if (0,) in tables:
+        counts = [tables[i,] for i in range(number)]
+        total = max(float(counts[0].sum()), 1e-300)
+        return [
+            [np.diag(own) if i == j else np.outer(own, other) / total for j, other in enumerate(counts)]
+            for i, own in enumerate(counts)
+        ]
     single = [np.diag(tables[i, number].sum(1)) for i in range(number)]
     return [
         [single[i] if i == j else tables[i, j] if i < j else tables[j, i].T for j in range(number)]
@@ -114,7 +121,8 @@ def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, genera
     if not isinstance(target, Discrete):
         return np.full(_size(message), np.nan)
     shares = knowledge.label_shares if knowledge.label_shares is not None else np.full(target.width, 1 / target.width)
-    return generator.permutation(np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message))))
+    codes = np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message)))
+    return generator.permutation(codes).astype(float)
 
 
 def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:

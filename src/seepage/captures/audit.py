@@ -11,7 +11,7 @@ from functools import cached_property
 from seepage import registry
 from seepage.assessment import ResultRow, create
 from seepage.assessment.evidence import together
-from seepage.assessment.measurement import joined_figures
+from seepage.assessment.measurement import Measurement, joined_figures
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
@@ -124,6 +124,7 @@ class RecordsExposure(Exposure):
     setting: str = "horizontal"
     metrics: Sequence[str] = ()
     guess: RecordsGuess | None = None
+    further: Callable[[RecordsSecret, RecordsGuess], Sequence[Measurement]] | None = None
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run the attack or a baseline, and score its guess where the truth is known."""
@@ -141,7 +142,8 @@ class RecordsExposure(Exposure):
         schema, statistics, keep = knowledge.schema, knowledge.statistics, False if part.kind == "attack" else None
         secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
         metrics = [create(name) for name in self.metrics or registry.metrics.names()]
-        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep)
+        further = [] if self.further is None else self.further(secret, guess)
+        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=further)
 
     def audit(
         self,
@@ -186,6 +188,27 @@ class Attacked:
         """Return a figure of the attack with a label, or of any; None where there is none."""
         rows = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
         return next((row for row in rows if attack in (None, row.attack) and row.mean is not None), None)
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """What was read of messages that one attack reads as a whole, in words for a report that holds no record.
+
+    Attributes:
+        attacked: results of the attack and the baselines.
+        title, words, points: heading, sentences and remarks.
+        figures: the same as JSON values.
+    """
+
+    attacked: Attacked
+    title: str
+    words: tuple[str, ...]
+    points: tuple[str, ...]
+    figures: Mapping[str, object]
+
+    def to_plain(self) -> dict[str, object]:
+        """Return all results but the records as JSON values."""
+        return dict(self.figures)
 
 
 def run_parts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from seepage import registry
 from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
 from seepage.attacks.trees.timberstrike import TimberStrike
-from seepage.captures.audit import Attacked, RecordsExposure, run_parts
+from seepage.captures.audit import Attacked, ReadRecords, RecordsExposure, run_parts
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import FILES, Recovered, check_new, write_recovered
 from seepage.captures.spec import PROOFS_ONLY, SPECS, AttackSpec, TreeFilesSpec
@@ -27,6 +27,7 @@ from seepage.devices import find_device
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, check_count
 from seepage.run.runner import Listener
+from seepage.settings.catalogue import settings
 from seepage.settings.option import fields_of
 from seepage.settings.setting import About
 from seepage.settings.trees.audit import METRICS, TREES_SCALES
@@ -220,7 +221,7 @@ _SHARED += ("model_seed", "dropout", "gate")
 class CaptureResult:
     """The results of an attack on a capture, with tables to write by the name of their file."""
 
-    findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees
+    findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees | ReadRecords
     tables: Mapping[str, pd.DataFrame]
     certificate: WrittenCertificate | None = None
     incomplete: bool = False
@@ -235,13 +236,15 @@ class Kind:
     setting: str | None  # None where the capture says it
     takes: frozenset[str]
     attack: Callable[[Path, AttackSpec, Path, Listener], CaptureResult]
+    spec: type[AttackSpec] | None = None  # None for those of ``SPECS``
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, Listener], CaptureResult]:
     """Return the attack on the capture at a path, by the fields of the spec that are given."""
     _check_format(path)
-    kind = next(kind for kind in KINDS if kind.reads(path))
-    specs, fields = SPECS[kind.setting or read_about(path / TRANSCRIPT).setting], fields_of(AttackSpec)
+    kind = next(kind for kind in (*of_settings(), *KINDS) if kind.reads(path))
+    specs = kind.spec or SPECS[kind.setting or read_about(path / TRANSCRIPT).setting]
+    fields = fields_of(AttackSpec)
     for name in given:
         if name not in kind.takes:
             flag, of = fields[name].flag, _OF.get(name, "captured updates")
@@ -249,6 +252,13 @@ def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, List
     spec = specs.of(**given)
     torch.set_num_threads(spec.threads)
     return partial(kind.attack, path, spec)
+
+
+def of_settings() -> Iterator[Kind]:
+    """Yield the kinds of captures that settings name when they are registered."""
+    for setting in settings().values():
+        if setting.captures_at is not None:
+            yield cast("Kind", setting.captures)
 
 
 def _check_format(path: Path) -> None:
@@ -263,8 +273,9 @@ def _check_format(path: Path) -> None:
     if begins[8:] != b"{":
         raise BadInputError(
             f"{str(path)!r} is in no format that is read: captured updates are .safetensors, client's trees xgboost's "
-            "JSON (Booster.save_model), and transcripts folders. Pickled files (.pkl, .pt) are never opened, since "
-            "they can run code: save the tensors with safetensors.torch.save_file. LightGBM's files are not read."
+            "JSON (Booster.save_model), and folders transcripts and messages of federated statistics. Pickled files "
+            "(.pkl, .pt) are never opened, since they can run code: save the tensors with "
+            "safetensors.torch.save_file. LightGBM's files are not read."
         )
 
 

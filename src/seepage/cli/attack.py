@@ -38,8 +38,8 @@ def attack(
         Path,
         typer.Argument(
             help="The captured update (.safetensors), see seepage capture --help; a folder of those of many clients "
-            "and rounds; the folder of a transcript of split or vertical training; or a client's trees as xgboost's "
-            "JSON, or a folder with those of its rounds."
+            "and rounds; the folder of a transcript of split or vertical training; that of a site's messages of "
+            "federated statistics; or a client's trees as xgboost's JSON, or a folder with those of its rounds."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
@@ -70,6 +70,8 @@ def attack(
         seepage attack transcript --truth people.csv --out read
 
         seepage attack client.json --schema people.yaml --data public.csv --out read
+
+        seepage attack sums --truth own.csv --out read
     """
     if "gate" in given and "truth" not in given:
         raise BadInputError("a gate judges what is read beside the truth; give it with --truth, or leave it out.")

@@ -26,7 +26,7 @@ from seepage.config.tree import DocumentError, read_text
 from seepage.config.wording import as_key, as_option
 from seepage.digests import Json
 from seepage.errors import BadInputError
-from seepage.settings.catalogue import Setting
+from seepage.settings.catalogue import Setting, settings
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import ATTACK, OUTPUT, RUNNING, fields_of
 from seepage.tabular.policy import SUFFIXES
@@ -110,7 +110,9 @@ class _SettingCommand(TyperCommand):
 
     def format_help(self, ctx, formatter) -> None:
         """Write the help."""
-        further = [] if self.all_options else [p for p in self.get_params(ctx) if p.name not in _FIRST]
+        own = [at.spec.first for at in settings().values() if ctx.info_name == (at.command or at.name)]
+        shown = {*_FIRST, *(name for names in own for name in names)}
+        further = [] if self.all_options else [p for p in self.get_params(ctx) if p.name not in shown]
         before = [(parameter, parameter.hidden) for parameter in further if isinstance(parameter, TyperOption)]
         for parameter, _ in before:
             parameter.hidden = True

@@ -30,7 +30,7 @@ class RoundedSums:
         [1.23]
     """
 
-    words: ClassVar[str] = "sums rounded to {digits} decimals"
+    words: ClassVar[str] = "rounded sums, decimals kept: {digits}"
     acts_on: ClassVar[ActsOn] = "precision of sums"
 
     digits: int = 3
@@ -182,9 +182,9 @@ class MinimumCount:
     def __post_init__(self) -> None:
         check_count("count", self.count)
 
-    def __call__(self, table: Float[np.ndarray, "level level"]) -> Float[np.ndarray, "level level"]:
+    def __call__(self, table: Float[np.ndarray, "*level"]) -> Float[np.ndarray, "*level"]:
         """Return a table with what may be published."""
-        shown: Float[np.ndarray, "level level"] = np.where((table > 0) & (table < self.count), np.nan, table)
+        shown: Float[np.ndarray, "*level"] = np.where((table > 0) & (table < self.count), np.nan, table)
         return shown
 
 
@@ -212,7 +212,7 @@ class RoundedCounts:
     def __post_init__(self) -> None:
         check_count("base", self.base)
 
-    def __call__(self, table: Float[np.ndarray, "level level"]) -> Float[np.ndarray, "level level"]:
+    def __call__(self, table: Float[np.ndarray, "*level"]) -> Float[np.ndarray, "*level"]:
         """Return a rounded table."""
-        rounded: Float[np.ndarray, "level level"] = np.round(table / self.base) * self.base
+        rounded: Float[np.ndarray, "*level"] = np.round(table / self.base) * self.base
         return rounded

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.text import clean
+from seepage.text import clean, how_many
 
 LONG = ("round", "client")
 # More would be no table of sites or rounds; the elimination of so many takes minutes.
 _MOST = 20_000_000
+_LARGEST = 4 * _MOST
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +76,15 @@ def read_participation(path: Path) -> Participation:
         BadInputError: the file cannot be read, or a line cannot be understood.
     """
     try:
+        if path.stat().st_size > _LARGEST:
+            raise BadInputError(
+                f"{clean(path, 200)!r} has {path.stat().st_size:,} bytes, more than a table of {_MOST:,} cells; leave "
+                "out rounds, or clients that were in the same rounds as others."
+            )
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{clean(path, 200)!r} is not in UTF-8 ({error}); save it as CSV in UTF-8.") from error
+    except OSError as error:
         raise BadInputError(f"the participation table {clean(path, 200)!r} cannot be read: {error}.") from error
     try:
         lines = [(i, line) for i, line in enumerate(csv.reader(text.splitlines()), 1) if any(map(str.strip, line))]
@@ -84,10 +92,14 @@ def read_participation(path: Path) -> Participation:
         raise BadInputError(f"{clean(path, 200)!r} is no CSV file: {error}.") from error
     if len(lines) < 2:
         raise BadInputError(
-            f"{clean(path, 200)!r} has {len(lines)} lines; a header and a line for each round are expected, such as "
-            "'round,a,b' and '1,0,1'."
+            f"{clean(path, 200)!r} has {how_many(len(lines), 'line')}; a header and a line a round are expected, "
+            "such as 'round,a,b' and '1,0,1'."
         )
     header = [cell.strip() for cell in lines[0][1]]
+    if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
+        raise BadInputError(
+            f"the header of {clean(path, 200)!r} has no comma, got {clean(header[0], 60)!r}; separate cells by commas."
+        )
     for number, line in lines[1:]:
         if len(line) != len(header):
             raise BadInputError(

@@ -27,10 +27,10 @@ TOLERANCE = 1e-8
 class Newton:
     """Recipe of a generalised linear model with its canonical link, fitted by iterated weighted least squares.
 
-    Sources: DataSHIELD's ``glmDS2`` (dsBase 6), whose sites send information, score and deviance from coefficients of
-    zero (``zero``); vantage6's ``v6-glm-py``, whose sites send X^T W X, X^T W z, dispersion, deviance and
-    the sum of the outcomes, and begin at statsmodels' ``starting_mu`` (``outcome``): (y + 1/2) / 2 with two classes,
-    else (y + mean) / 2. Formulas are the projects', the code is our own.
+    Sources: DataSHIELD's ``glmDS2`` (dsBase 6.3.3), whose sites send information, score and deviance from coefficients
+    of zero (``zero``); vantage6's ``v6-glm-py`` 1.2.1, whose sites send X^T W X, X^T W z, deviance, the sum of the
+    outcomes and, in gaussian models, the dispersion, and begin at statsmodels' ``starting_mu`` (``outcome``):
+    (y + 1/2) / 2 with two classes, else (y + mean) / 2. Formulas are the projects', the code is our own.
 
     Attributes:
         start: coefficients of zero, or a first step from the outcomes.
@@ -95,7 +95,7 @@ def sums(recipe: Newton, rows: Rows, y: Outcomes, coefficients: Coefficients | N
         None,
         rows.T @ (weight * eta + left),
         None if coefficients is None else deviance(recipe.family, y, eta, mu),
-        float((np.square(left) / np.maximum(weight, 1e-300)).sum()),
+        float(np.square(left).sum()) if recipe.family == "gaussian" else None,
         float(y.mean()),
     )
 
@@ -138,7 +138,8 @@ def fit(
         before = total
     if not sent:
         raise BadInputError(
-            "the first sums are singular, so that no model can be fitted; leave out a column, or take levels together."
+            "the first sums are singular, so that no model can be fitted; leave out a column, take levels together, or "
+            "change sums by less (such as more digits)."
         )
     assert coefficients is not None
     return FederatedFit(coefficients, inverse, tuple(zip(*sent, strict=True)), separated)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seepage.assessment.row import ResultRow
 from seepage.captures.alignment import Alignment, Rate
+from seepage.captures.audit import ReadRecords
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
 from seepage.captures.sources import ReadTrees
@@ -66,8 +67,14 @@ def show_grid(console: Console, grid: Grid) -> None:
     console.print(make_table(grid.caption, heads, rows))
 
 
-def captured_sections(findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
-    """Return the sections of a report on an update, a folder of them, a transcript or trees; none holds a record."""
+Findings = Recovered | FederationFindings | TranscriptFindings | ReadTrees | ReadRecords
+
+
+def captured_sections(findings: Findings) -> list[Section]:
+    """Return the sections of a report on captured messages; none holds a record."""
+    if isinstance(findings, ReadRecords):
+        points = [clean(point, 300) for point in findings.points]
+        return [Section("read", findings.title, [clean(line, 2000) for line in findings.words], points)]
     if isinstance(findings, Recovered):
         return [_of_update(findings)]
     if isinstance(findings, FederationFindings):
@@ -76,7 +83,7 @@ def captured_sections(findings: Recovered | FederationFindings | TranscriptFindi
 
 
 def render_captured(
-    findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees,
+    findings: Findings,
     report: AuditResult | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> str:

@@ -127,7 +127,9 @@ def _audit(
     if "xgb" in words:
         return "seepage trees", "whether rows or columns are divided between clients; seepage trees is about rows"
     if "statistics" in words:
-        return "seepage rounds, of statistics that are run again; of a single one none", ""
+        return "seepage statistics --protocol table, of tables; seepage rounds, of statistics that are run again", ""
+    if "newton" in words or "logistic" in words:
+        return "seepage statistics, of a regression by Newton steps", "that the result is gradient and Hessian"
     if "psi" in words.split("."):
         return NO_AUDIT, "what an intersection shows"
     if task.startswith(("train", "fit")):

@@ -101,9 +101,13 @@ def settings_in(path: Path) -> Mapping[str, object]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, BadInputError):
             raise
-        raise BadInputError(f"{clean(path, 200)!r} cannot be understood: {clean(error, 200)}.") from error
+        raise BadInputError(
+            f"{clean(path, 200)!r} cannot be understood: {clean(error, 200)}; mend it, or move it away."
+        ) from error
     if not isinstance(content, dict):
-        raise BadInputError(f"{clean(path, 200)!r} holds settings by name, got {type(content).__name__}.")
+        raise BadInputError(
+            f"{clean(path, 200)!r} holds no settings by name, but a {type(content).__name__}; mend it, or move it away."
+        )
     return content
 
 

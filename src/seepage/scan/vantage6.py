@@ -18,9 +18,12 @@ from seepage.text import clean
 STORE = "algorithm_store.json"
 _READERS = {"get_env_var", "getenv", "get", "_convert_envvar_to_int", "_convert_envvar_to_bool"}
 # Words in names of environment variables that speak of a guard.
-_SPEAKING = ("MINIMUM", "THRESHOLD", "ALLOW", "PRIVACY", "NOISE", "MAX", "LIMIT")
+_SPEAKING = ("MINIMUM", "MIN_", "THRESHOLD", "ALLOW", "PRIVACY", "NOISE", "MAX", "LIMIT", "BIN_WIDTH")
 _POLICIES = ("allowed_algorithms", "allowed_algorithm_stores", "allowed_users", "allowed_organizations")
-_AUDIT = "seepage rounds, of statistics that are run again; seepage audit if it returns gradients or weights"
+_AUDIT = (
+    "seepage statistics, of regressions, survival models and tables; seepage rounds, of statistics that are run again; "
+    "seepage audit if it returns gradients or weights"
+)
 
 
 def is_node(settings: Mapping[str, object]) -> bool:
@@ -151,7 +154,8 @@ def _guards(folder: Path, sources: list[ReadSource], given: Mapping[str, object]
             variable = _text(call.args[0], texts)
             if variable is None or not _speaks(variable):
                 continue
-            default = _text(call.args[1], texts) if len(call.args) > 1 else None
+            named = [word.value for word in call.keywords if word.arg == "default"]
+            default = _text([*call.args[1:], *named][0], texts) if call.args[1:] or named else None
             value = (
                 f"set to {clean(given[variable], 60)} at the node"
                 if variable in given

@@ -308,6 +308,7 @@ class Spec(Plain):
         unit: name of an independent repetition.
         quick: values of fields for a quick look.
         guide: help of the setting's command, with examples.
+        first: fields of its own that the short help of its command shows.
         steering: fields that steer how the schema of a user's table is inferred.
         of_own: further fields that describe a user's table.
         repeats: field with the number of independent repetitions.
@@ -320,6 +321,7 @@ class Spec(Plain):
     unit: ClassVar[str]
     quick: ClassVar[Mapping[str, object]] = {}
     guide: ClassVar[str] = ""
+    first: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = STEERING
     of_own: ClassVar[tuple[str, ...]] = ()
     repeats: ClassVar[str] = "repetitions"

@@ -404,7 +404,7 @@ class StatisticsOptions(SharedOptions, total=False):
     """
     project: Literal["datashield", "vantage6"]
     """Project whose messages and guards are audited: datashield (information, score and deviance, from coefficients of
-    zero) or vantage6 (X^T W X, X^T W z, dispersion and deviance, from the outcomes).
+    zero) or vantage6 (X^T W X, X^T W z and deviance, from the outcomes).
     """
     family: Literal["binomial", "gaussian", "poisson"] | None
     """Family of the model, with its canonical link."""
@@ -412,6 +412,8 @@ class StatisticsOptions(SharedOptions, total=False):
     """Column of times, which makes it a survival model; the target says whether an event ended them."""
     changed: int
     """Number of records that the second run of tables has beside the first; these are attacked."""
+    published: Literal["cross_tables", "histograms"]
+    """Tables that are published: cross tables of every two columns, or counts of single columns."""
     columns: str | Sequence[str]
     """Column of the model's design."""
     bins: int

@@ -140,21 +140,22 @@ class RiskSetView:
 
 @dataclass(frozen=True)
 class TablesMessage:
-    """Cross tables of every two columns, the outcome the last of them, of two runs that differ by some records.
+    """Tables of two runs that differ by some records: of every two columns or of single ones, the outcome the last.
 
     Attributes:
         levels: for each column, codes of the levels that tables have.
         records: number of records of the first run.
         changed: number of records that the second run has beside them.
-        before, after: numbers of records by the levels of columns i < j, under (i, j); NaN for those left out.
+        before, after: numbers of records by the levels of columns i < j, under (i, j), or of one column, under (i,);
+            NaN for those left out.
         base: multiple that numbers were rounded to; 0 for those that were not.
     """
 
     levels: tuple[tuple[int, ...], ...]
     records: int
     changed: int
-    before: Mapping[tuple[int, int], Float[np.ndarray, "_ _"]] = field(repr=False)
-    after: Mapping[tuple[int, int], Float[np.ndarray, "_ _"]] = field(repr=False)
+    before: Mapping[tuple[int, ...], Float[np.ndarray, "... _"]] = field(repr=False)
+    after: Mapping[tuple[int, ...], Float[np.ndarray, "... _"]] = field(repr=False)
     base: int = 0
 
     def totals(self, schema: Schema, labels: bool = False) -> kernel.Totals:

@@ -454,15 +454,18 @@ def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) ->
     # In the negative control other records join than those that are scored.
     joins = slice(count + changed, None) if audit.swapped else slice(count, count + changed)
 
-    def tables(own: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-        crossed = {}
-        for j, wide in enumerate(widths):
-            for i in range(j):
-                table = np.zeros((widths[i], wide))
-                np.add.at(table, (own[:, i], own[:, j]), 1)
-                table = table if defense.minimum is None else defense.minimum(table)
-                crossed[i, j] = table if defense.counts is None else defense.counts(table)
-        return crossed
+    places: list[tuple[int, ...]] = [(i, j) for j in range(len(widths)) for i in range(j)]
+    if audit.spec.published == "histograms":
+        places = [(i,) for i in range(len(widths))]
+
+    def tables(own: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+        counted = {}
+        for place in places:
+            table = np.zeros([widths[i] for i in place])
+            np.add.at(table, tuple(own[:, i] for i in place), 1)
+            table = table if defense.minimum is None else defense.minimum(table)
+            counted[place] = table if defense.counts is None else defense.counts(table)
+        return counted
 
     before, after = tables(codes[:count]), tables(np.concatenate([codes[:count], codes[joins]]))
     levels = tuple(tuple(range(width)) for width in widths[:-1])

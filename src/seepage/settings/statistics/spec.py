@@ -26,11 +26,11 @@ class Guards(NamedTuple):
     sends: Literal["score", "right"]
 
 
-# Defaults of the projects' own settings: nfilter.glm and nfilter.tab of dsBase 6; GLM_MAX_PCT_VARS_VS_OBS and
-# GLM_MINIMUM_ROWS of v6-glm-py.
+# Defaults of the projects' own settings: nfilter.glm and nfilter.tab of dsBase 6.3.3; GLM_MAX_PCT_VARS_VS_OBS,
+# GLM_MIN_ROWS_PER_CATEGORY_LEVEL and GLM_MINIMUM_ROWS of v6-glm-py 1.2.1.
 GUARDS: dict[Project, Guards] = {
     "datashield": Guards(0.33, 3, 3, "zero", "score"),
-    "vantage6": Guards(0.10, 1, 10, "outcome", "right"),
+    "vantage6": Guards(0.10, 3, 10, "outcome", "right"),
 }
 _USUAL = "the project's"
 
@@ -42,18 +42,21 @@ class StatisticsSpec(Spec):
     about: ClassVar[str] = "federated statistics: what sums of regressions, survival models and tables tell of records"
     unit: ClassVar[str] = "site"
     quick: ClassVar[Mapping[str, object]] = {"repetitions": 2, "rows": (100,)}
+    first: ClassVar[tuple[str, ...]] = ("protocol", "project", "time", "columns", "rows", "sites", "iterations")
     guide: ClassVar[str] = """Measure what a site's sums in a federated regression tell of its records.
 
 Sites fit a model together: in every iteration each sends sums over its own rows at coefficients that all know, as in
 DataSHIELD and vantage6. Whoever receives them reads how many records of the site have each pattern of categories.
 Beside every figure stands the best baseline, such as the likeliest table that has the cross tables which the first
-message publishes by design.
+message publishes by design. Survival models (cox) and tables that are published again (table) are audited alike.
 
 `Examples`
 
     seepage statistics --data people.csv --target outcome --protocol glm
 
     seepage statistics --dataset german --column housing --column job --column savings --rows 100 --rows 300
+
+    seepage statistics --data people.csv --target died --time days --defense none --defense coarser_times
 
     seepage statistics --project vantage6 --defense none --defense 'rounded_sums:{digits: 2}'
 """
@@ -71,7 +74,7 @@ message publishes by design.
         Project,
         Option(
             "Project whose messages and guards are audited: datashield (information, score and deviance, from "
-            "coefficients of zero) or vantage6 (X^T W X, X^T W z, dispersion and deviance, from the outcomes).",
+            "coefficients of zero) or vantage6 (X^T W X, X^T W z and deviance, from the outcomes).",
             PARTIES,
         ),
     ] = "datashield"
@@ -92,6 +95,10 @@ message publishes by design.
         Count,
         Option("Number of records that the second run of tables has beside the first; these are attacked.", PARTIES),
     ] = 1
+    published: Annotated[
+        Literal["cross_tables", "histograms"],
+        Option("Tables that are published: cross tables of every two columns, or counts of single columns.", PARTIES),
+    ] = "cross_tables"
     columns: Annotated[
         Names,
         Option(
@@ -196,6 +203,8 @@ message publishes by design.
             )
         if self.protocol == "table" and (self.family is not None or self.summed > 1):
             raise ValueError("tables have no family and are not added up; leave family and summed out, or use glm")
+        if self.protocol != "table" and self.published != "cross_tables":
+            raise ValueError(f"published says which tables there are, got {self.published}; use protocol table")
         if self.protocol == "cox" and self.family is not None:
             raise ValueError(f"a survival model has no family, got family={self.family}; leave it out, or use glm")
         if self.protocol != "cox" and self.time is not None:

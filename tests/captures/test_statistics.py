@@ -1,0 +1,240 @@
+"""Captured messages of federated statistics: sums by loops over records are read back, and others are refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from seepage.captures.statistics import read_statistics, write_statistics
+from seepage.errors import BadInputError
+from seepage.wire.statistics import NewtonMessage, RiskSetMessage, TablesMessage
+from tests.commands import Run, commands
+
+DECLARED: dict[str, Any] = {
+    "columns": [
+        {"name": "sex", "categories": ["f", "m"]},
+        {"name": "ward", "categories": ["er", "icu", "surgery"], "reference": "icu"},
+    ],
+    "target": {"name": "died", "categories": ["no", "yes"]},
+}
+# Names of the design's coefficients as formulaic has them.
+NAMES = ["Intercept", "sex[T.m]", "ward[T.er]", "ward[T.surgery]"]
+
+
+def people(rows: int = 40) -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    columns = {"sex": rng.choice(["f", "m"], rows), "ward": rng.choice(["er", "icu", "surgery"], rows)}
+    return pd.DataFrame({**columns, "died": rng.choice(["no", "yes"], rows)})
+
+
+def design_row(sex: str, ward: str) -> list[float]:
+    return [1.0, float(sex == "m"), float(ward == "er"), float(ward == "surgery")]
+
+
+def newton_sums(table: pd.DataFrame, beta: np.ndarray) -> dict[str, Any]:
+    """Sums record by record, as the formulas are written down."""
+    information, score, right = np.zeros((4, 4)), np.zeros(4), np.zeros(4)
+    for sex, ward, died in table.itertuples(index=False):
+        x, y = design_row(sex, ward), float(died == "yes")
+        eta = sum(a * b for a, b in zip(x, beta, strict=True))
+        mu = 1 / (1 + exp(-eta))
+        for j in range(4):
+            score[j] += x[j] * (y - mu)
+            right[j] += x[j] * mu * (1 - mu) * (eta + (y - mu) / (mu * (1 - mu)))
+            for k in range(4):
+                information[j, k] += x[j] * x[k] * mu * (1 - mu)
+    return {"information": information, "score": score, "right": right}
+
+
+def iterations(table: pd.DataFrame, number: int = 5) -> list[dict[str, Any]]:
+    beta, sent = np.zeros(4), []
+    for _ in range(number):
+        sums = newton_sums(table, beta)
+        sent.append({"coefficients": beta, **sums, "records": len(table)})
+        beta = beta + np.linalg.solve(sums["information"], sums["score"])
+    return sent
+
+
+def as_vantage6(message: dict[str, Any]) -> dict[str, Any]:
+    """What the partial function of v6-glm-py returns: data frames as mappings, in an order of their own."""
+    order = [2, 0, 3, 1]
+    table = pd.DataFrame(message["information"], NAMES, NAMES).iloc[order, order]
+    right = pd.DataFrame({"died": message["right"]}, index=NAMES).iloc[order]
+    return {
+        "beta_coefficients": dict(zip(NAMES, message["coefficients"], strict=True)),
+        "XTX": table.to_dict(),
+        "XTz": right.to_dict(),
+        "dispersion": None,
+        "num_observations": message["records"],
+        "sum_y": 17.0,
+    }
+
+
+@pytest.mark.long
+def test_messages_of_a_fit_are_read_back_and_attacked(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seepage: Run = commands(capfd, monkeypatch, tmp_path)
+    table = people()
+    table.to_csv(tmp_path / "own.csv", index=False)
+    write_statistics(tmp_path / "sums", DECLARED, iterations(table))
+    code, out, err = seepage("attack", "sums", "--truth", "own.csv", "--out", "read")
+    assert code == 0, err
+    assert "40 records of 40; 100.0% of them are certified" in " ".join(out.split())
+    read = pd.read_csv(tmp_path / "read" / "reconstruction.csv")
+    assert Counter(read[["sex", "ward"]].itertuples(index=False)) == Counter(
+        table[["sex", "ward"]].itertuples(index=False)
+    )
+    results = json.loads((tmp_path / "read" / "results.json").read_text())
+    assert results["certified_records"] == 1.0
+    figures = {(row["attack"], row["metric"]): row["mean"] for row in results["rows"] if row["column"] is None}
+    assert figures["counts", "whole_records"] == 1.0
+    code, _, err = seepage("attack", "sums", "--out", "read")
+    assert code == 2
+    assert "holds" in err
+
+
+def test_messages_of_other_projects_are_the_same_message(tmp_path: Path) -> None:
+    sent = iterations(people(), 3)
+    write_statistics(tmp_path / "ours", DECLARED, sent)
+    write_statistics(tmp_path / "vantage6", DECLARED, [as_vantage6(message) for message in sent])
+    # DataSHIELD's names, all iterations in one file, in another order of coefficients.
+    order = [0, 3, 1, 2]
+    whole = {
+        f"{name}/{t}": value
+        for t, message in enumerate(sent)
+        for name, value in {
+            "beta.vect": message["coefficients"][order],
+            "info.matrix": message["information"][np.ix_(order, order)],
+            "score.vect": message["score"][order][:, None],
+            "numsubs": np.array(40),
+        }.items()
+    }
+    declared = {**DECLARED, "order": ["(Intercept)", "wardsurgery", "sexm", "warder"]}
+    (tmp_path / "datashield").mkdir()
+    (tmp_path / "datashield" / "statistics.json").write_text(json.dumps(declared))
+    np.savez(tmp_path / "datashield" / "sums.npz", **whole)
+    ours = read_statistics(tmp_path / "ours")[1]
+    assert isinstance(ours, NewtonMessage)
+    assert ours.levels == ((0, 1), (1, 0, 2))
+    for other, names in (("vantage6", ["information", "right"]), ("datashield", ["information", "score"])):
+        message = read_statistics(tmp_path / other)[1]
+        assert isinstance(message, NewtonMessage)
+        assert message.records == 40
+        for own, theirs in zip(ours.steps, message.steps, strict=True):
+            for name in (*names, "coefficients"):
+                np.testing.assert_allclose(getattr(own, name), getattr(theirs, name), atol=1e-12)
+
+
+def test_risk_sets_of_standardised_columns_are_those_of_the_columns(tmp_path: Path) -> None:
+    table, rng = people(12), np.random.default_rng(0)
+    x = np.array([design_row(sex, ward) for sex, ward, _ in table.itertuples(index=False)])[:, 1:]
+    centre, scale = x.mean(0), x.std(0)
+    z, times, beta = (x - centre) / scale, rng.permutation(12) + 1.0, np.array([0.3, -0.2, 0.5])
+    at_risk = (times[None] >= np.arange(1.0, 13)[:, None]).astype(float)
+    weight = np.exp(z @ beta)
+    sent = {
+        "coefficients": beta,
+        "agg1": at_risk @ weight,
+        "agg2": at_risk @ (z * weight[:, None]),
+        "agg3": np.einsum("ti,ij,ik,i->tjk", at_risk, z, z, weight),
+        "times": np.arange(1.0, 13),
+        "records": 12,
+    }
+    write_statistics(tmp_path, {**DECLARED, "protocol": "cox", "centre": list(centre), "scale": list(scale)}, [sent])
+    message = read_statistics(tmp_path)[1]
+    assert isinstance(message, RiskSetMessage)
+    [step] = message.steps
+    rows = np.concatenate([np.ones((12, 1)), x], axis=1)
+    weights = np.exp(x @ step.coefficients)
+    np.testing.assert_allclose(step.sums, np.einsum("ti,ij,ik,i->tjk", at_risk, rows, rows, weights), atol=1e-12)
+
+
+def test_tables_of_two_runs_are_read(tmp_path: Path) -> None:
+    names = {"sex": ["f", "m"], "ward": ["er", "icu", "surgery"], "died": ["no", "yes"]}
+    categories = {name: pd.CategoricalDtype(own) for name, own in names.items()}
+    table = people(30).astype(categories)
+
+    def run(rows: pd.DataFrame) -> dict[str, list]:
+        pairs = [("sex", "ward"), ("died", "sex"), ("ward", "died")]
+        return {f"{a}|{b}": pd.crosstab(rows[a], rows[b], dropna=False).to_numpy().tolist() for a, b in pairs}
+
+    write_statistics(tmp_path, {**DECLARED, "protocol": "table"}, [{"before": run(table[:29]), "after": run(table)}])
+    message = read_statistics(tmp_path)[1]
+    assert isinstance(message, TablesMessage)
+    assert (message.records, message.changed) == (29, 1)
+    assert {key: int((message.after[key] - message.before[key]).sum()) for key in message.before} == dict.fromkeys(
+        [(0, 1), (0, 2), (1, 2)], 1
+    )
+
+
+def _changed(**values: Any) -> list[dict[str, Any]]:
+    sent = iterations(people(), 2)
+    return [sent[0], {**sent[1], **values}]
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent", "said"),
+    [
+        ({}, _changed(information=np.ones((3, 3))), r"has the shape \(3, 3\), and has to have \(4, 4\)"),
+        (
+            {},
+            _changed(information=np.triu(np.ones((4, 4)))),
+            "not symmetric: 1 in row 1, column 2, and 0 the other way",
+        ),
+        ({}, _changed(information=None), "has no information matrix; it is called information or info.matrix"),
+        ({}, _changed(coefficients=None), "no coefficients, and only the first iteration can do without"),
+        ({}, _changed(score=[float("nan")] * 4), "no finite numbers, such as a site sends whose guard refuses"),
+        ({}, _changed(records=39), "is of 39 records, but iteration-000.json, iteration 1 of the file says 40"),
+        ({}, _changed(score="much"), "score is 'much', and has to be an array of numbers"),
+        ({}, _changed(deviance="much"), "deviance is 'much', and has to be one finite number"),
+        ({}, _changed(gradient=[0.0] * 4), "has score and gradient, which are the same"),
+        ({"order": ["Intercept", "sexm", "warder"]}, _changed(), r"no coefficient of ward\[surgery\]"),
+        ({"order": ["age", *NAMES]}, _changed(), "'age' is of no column and level of the declaration"),
+        ({"offset": True}, _changed(), "says that the model has offset"),
+        ({"weights": True}, _changed(), "says that the model has weights"),
+        ({"columns": []}, _changed(), "columns"),
+        ({"colums": []}, _changed(), "colums"),
+        ({"family": "gamma"}, _changed(), "family"),
+        ({"means": True}, [{"information": np.eye(4) / 4}], "give 'records' in the declaration"),
+        ({"protocol": "cox"}, _changed(), "no message has 'times'"),
+        ({"protocol": "cox"}, _changed(times=[1.0]), "(has the shape|no risk-set sums)"),
+        ({"protocol": "table"}, [{"before": {}, "after": {}}], "these tables are missing: sex|ward before"),
+        ({"protocol": "table"}, [{"before": {"sex|age": [[1]]}, "after": {}}], "of no two declared columns"),
+        ({}, [], "a declaration and no message"),
+    ],
+)
+def test_other_messages_are_refused(tmp_path: Path, declared: dict, sent: list, said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        write_statistics(tmp_path, {**DECLARED, **declared}, sent)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.json", b"{", "is not JSON"),
+        ("a.json", b"\xff\xfe", "cannot be read"),
+        ("a.json", b"3", "is of type int"),
+        ("a.npz", b"PK\x03\x04 cut short", "no whole npz file"),
+        ("statistics.json", b"[1]", "a JSON object is expected"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    write_statistics(tmp_path, DECLARED, iterations(people(), 1))
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match=said):
+        read_statistics(tmp_path)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    write_statistics(tmp_path, DECLARED, iterations(people(), 1))
+    np.savez(tmp_path / "b.npz", information=np.array([object()]), allow_pickle=True)
+    with pytest.raises(BadInputError, match="no whole npz file of arrays of numbers"):
+        read_statistics(tmp_path)
