@@ -3,49 +3,36 @@
     python benchmarks/federated_statistics.py --out benchmarks/results/statistics.csv
     python benchmarks/federated_statistics.py --survival --out benchmarks/results/statistics_survival.csv
     python benchmarks/federated_statistics.py --defenses --out benchmarks/results/statistics_defenses.csv
-    python benchmarks/federated_statistics.py --falsify 3000 --out benchmarks/results/falsify_statistics.csv
 
 Each line is a table, a project, a number of rows of a site, a set of columns and a defense. A line that is in the file
-already is not measured again. With ``--falsify``, sums of drawn tables are put before the kernel, whose bounds are held
-against the true numbers.
+already is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from csv_lines import add_lines, read_lines
-from scipy.stats import beta
 
-from seepage import kernel
 from seepage.assessment.statistics import measure_tables
 from seepage.attacks.statistics.counts import Counts
 from seepage.attacks.statistics.risk_sets import RiskSets, leavers
-from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.datasets import Dataset, load, read_table
 from seepage.errors import BadInputError
-from seepage.protocols.statistics import Newton, fit
 from seepage.settings.part import Part
 from seepage.settings.statistics.audit import StatisticsAudit, knowledge_of
 from seepage.settings.statistics.spec import StatisticsSpec
-from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.statistics import (
-    NewtonMessage,
-    NewtonStep,
     NewtonView,
     RiskSetMessage,
     RiskSetView,
-    rows_of,
-    totals_of,
 )
 
 FIELDS = (
@@ -54,7 +41,6 @@ FIELDS = (
     "singled_out", "false", "auc", "coefficient_error", "epsilon", "seconds", "commit",
 )  # fmt: skip
 KEY = FIELDS[:5]
-FALSIFIED = ("form", "draws", "patterns", "proved", "records", "singled_out", "false", "upper", "commit")
 
 
 def clinic(rows: int = 20_000) -> Dataset:
@@ -180,7 +166,6 @@ def main() -> None:
     """Measure what is not in the file yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--falsify", type=int, default=0, help="number of draws of each form, instead of the lines")
     parser.add_argument("--survival", action="store_true", help="survival models instead of the lines")
     parser.add_argument("--defenses", action="store_true", help="defenses with their cost instead of the lines")
     arguments = parser.parse_args()
@@ -189,12 +174,6 @@ def main() -> None:
             done = {tuple(one[name] for name in OF_SURVIVAL[:3]) for one in read_lines(arguments.out)}
             if (table, str(rows), label) not in done:
                 add_lines(arguments.out, OF_SURVIVAL, [of_survival(table, rows, label, defenses)])
-        return
-    if arguments.falsify:
-        done = {line["form"] for line in read_lines(arguments.out)}
-        for form in FORMS:
-            if form not in done:
-                add_lines(arguments.out, FALSIFIED, [falsified(form, arguments.falsify)])
         return
     fields = OF_DEFENSES if arguments.defenses else FIELDS
     for line in DEFENSES if arguments.defenses else LINES:
@@ -355,84 +334,6 @@ def _means(units: list[dict]) -> dict[str, object]:
         "epsilon": mean("about", "epsilon", digits=2),
         "seconds": mean("seconds", digits=1),
     }
-
-
-def falsified(form: str, draws: int) -> dict[str, object]:
-    """Return how many numbers of drawn tables were proved, and how many of these are false."""
-    patterns = proved = records = alone = false = 0
-    for sent, truth in drawn(form, draws):
-        try:
-            solved = solve(sent, 1.0)
-            table, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
-        except kernel.RefusedError:
-            continue
-        number = dict(truth)
-        true = np.array([number.pop(tuple(p), 0) for p in table.tolist()])
-        settled = (low == high).numpy()
-        patterns, proved = patterns + len(table), proved + int(settled.sum())
-        records, alone = records + int(low.sum()), alone + int(((low == 1) & (high == 1)).sum())
-        false += int(((low.numpy() > true) | (high.numpy() < true)).sum()) + len(number)
-    upper = float(beta.ppf(0.95, false + 1, max(proved - false, 1)))
-    counted = {"patterns": patterns, "proved": proved, "records": records, "singled_out": alone}
-    return {"form": form, "draws": draws, **counted, "false": false, "upper": f"{upper:.2g}"}
-
-
-FORMS = ("zero start", "outcome start", "one iteration", "rounded to 2 decimals", "rounded to 1 decimal", "near copies",
-         "gaussian", "poisson", "large effects", "sum of sites")  # fmt: skip
-
-
-def drawn(form: str, draws: int) -> Iterator[tuple[kernel.Totals, dict[tuple[int, ...], int]]]:
-    """Yield sums of drawn tables with the true number of records of each pattern."""
-    for seed in range(draws):
-        rng = np.random.default_rng([seed, FORMS.index(form)])
-        widths = rng.integers(2, 5, rng.integers(2, 5))
-        rows = int(rng.integers(6, 80))
-        shares = [rng.dirichlet(np.full(width, 0.7)) for width in widths]
-        codes = np.stack([rng.choice(len(share), 2 * rows, p=share) for share in shares], axis=1)
-        if form == "near copies":
-            codes[: rows // 2] = codes[0]
-            codes[: rows // 2 : 2, -1] = rng.integers(0, widths[-1])
-        levels = tuple(tuple(range(width)) for width in widths)
-        x = rows_of(codes, levels)
-        eta = x @ rng.normal(0, 3 if form == "large effects" else 0.8, x.shape[1])
-        y = (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-eta))).astype(float)
-        family = form if form in ("gaussian", "poisson") else "binomial"
-        y = rng.poisson(np.exp(np.clip(eta, -2, 2))).astype(float) if family == "poisson" else y
-        start, sends = ("outcome", "right") if form == "outcome start" else ("zero", "score")
-        recipe = Newton(family, start, sends, 1 if form == "one iteration" else 8)  # pyright: ignore[reportArgumentType]
-        try:
-            fitted = fit(recipe, [(x[:rows], y[:rows]), (x[rows:], y[rows:])])
-        except Exception:
-            continue
-        steps, own, step = fitted.steps[0], codes[:rows], 0.0
-        if form == "sum of sites":
-            steps = tuple(_sum(pair) for pair in zip(*fitted.steps, strict=True))
-            own = codes
-        if form.startswith("rounded"):
-            step = 0.01 if "2" in form else 0.1
-            steps = tuple(_rounded(s, step) for s in steps)
-        columns = tuple(
-            Discrete(name=f"c{k}", categories=tuple(range(width))) for k, width in enumerate(widths.tolist())
-        )
-        schema = Schema(columns=columns, target=Discrete(name="y", categories=(0, 1)))
-        sent = totals_of(NewtonMessage(family, levels, len(own), steps, step), schema)  # pyright: ignore[reportArgumentType]
-        truth: dict[tuple[int, ...], int] = {}
-        for code in own.tolist():
-            truth[tuple(code)] = truth.get(tuple(code), 0) + 1
-        yield sent, truth
-
-
-def _sum(steps: tuple[NewtonStep, ...]) -> NewtonStep:
-    first, second = steps
-    assert first.score is not None
-    assert second.score is not None
-    return NewtonStep(first.coefficients, first.information + second.information, first.score + second.score)
-
-
-def _rounded(step: NewtonStep, to: float) -> NewtonStep:
-    assert step.score is not None
-    digits = round(-np.log10(to))
-    return NewtonStep(step.coefficients, np.round(step.information, digits), np.round(step.score, digits))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from seepage import kernel
+from seepage.attacks.statistics import solving
 from seepage.attacks.statistics.solving import solve
 from seepage.protocols.statistics import Newton, fit
 from seepage.settings.statistics.design import coarse
-from seepage.wire.statistics import NewtonMessage, rows_of, totals_of
+from seepage.wire.statistics import NewtonMessage, NewtonStep, rows_of, totals_of
 from tests.settings.test_statistics import data
 
 SCHEMA = coarse(data(), ["area", "ward", "smoker"], 4).schema
@@ -60,10 +62,10 @@ def test_bounds_hold_for_any_multipliers_and_agree_where_the_equations_are_solve
     count = numbers(patterns, codes)
     equations = len(kernel.equations(sent, patterns).values)
     random = torch.randn(200, equations, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    _, low, high = kernel.bounds(sent, random)
+    _, low, high = kernel.bounds(sent, random, count)
     assert bool(((low <= count) & (count <= high)).all())
     solved = solve(sent)
-    _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
+    _, low, high = kernel.bounds(sent, *solved.evidence)
     assert bool((low == count).all())
     assert bool((high == count).all())
 
@@ -85,28 +87,31 @@ def test_a_number_is_proved_only_where_all_tables_with_the_sums_agree() -> None:
     assert len(fitting) > 1
     least, greatest = np.min(fitting, axis=0), np.max(fitting, axis=0)
     solved = solve(sent)
-    _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
+    _, low, high = kernel.bounds(sent, *solved.evidence)
     assert bool((low.numpy() <= least).all())
     assert bool((high.numpy() >= greatest).all())
+    # Branches prove all that the search shows to be settled.
+    assert np.array_equal(low.numpy() == high.numpy(), least == greatest)
 
 
 def test_forged_sums_numbers_and_multipliers_prove_nothing_false() -> None:
     codes, _, message = site(30, 3)
     sent = totals_of(message, SCHEMA)
     solved = solve(sent)
-    multipliers, cells = torch.from_numpy(solved.multipliers), torch.from_numpy(codes).double()
-    assert bool(kernel.certify_counts(sent, cells, multipliers).cells.all())
+    cells = torch.from_numpy(codes).double()
+    multipliers, witness, _ = solved.evidence
+    assert bool(kernel.certify_counts(sent, cells, multipliers, witness).cells.all())
     wrong = cells.clone()
     wrong[0] = (wrong[0] + 1) % torch.tensor([3.0, 2.0, 2.0])
-    proof = kernel.certify_counts(sent, wrong, multipliers)
+    proof = kernel.certify_counts(sent, wrong, multipliers, witness)
     assert int(proof.cells.all(1).sum()) < 30
-    assert kernel.certify_counts(sent, cells[:29], multipliers).doubt == "the guess has 29 records, not 30"
-    assert kernel.certify_counts(sent, cells, multipliers[:, 1:]).doubt is not None
-    assert "is no number" in str(kernel.certify_counts(sent, cells, multipliers * torch.nan).doubt)
-    noisy = kernel.certify_counts(sent._replace(defense="noise"), cells, multipliers)
+    assert kernel.certify_counts(sent, cells[:29], multipliers, witness).doubt == "the guess has 29 records, not 30"
+    assert kernel.certify_counts(sent, cells, multipliers[:, 1:], witness).doubt is not None
+    assert "is no number" in str(kernel.certify_counts(sent, cells, multipliers * torch.nan, witness).doubt)
+    noisy = kernel.certify_counts(sent._replace(defense="noise"), cells, multipliers, witness)
     assert "prove nothing" in str(noisy.doubt)
     another = sent._replace(records=31)
-    assert kernel.certify_counts(another, torch.cat([cells, cells[:1]]), multipliers).doubt is not None
+    assert kernel.certify_counts(another, torch.cat([cells, cells[:1]]), multipliers, witness).doubt is not None
 
 
 @pytest.mark.parametrize("rounded", [0.0, 1e-3, 1e-1])
@@ -127,8 +132,72 @@ def test_no_certificate_is_false(rounded: float) -> None:
         wide = coarse(data(), ["area", "ward", "smoker"], 4).schema
         sent = totals_of(message, wide)
         solved = solve(sent)
-        patterns, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
+        if not solved.fits:
+            continue
+        patterns, low, high = kernel.bounds(sent, *solved.evidence)
         count = numbers(patterns, codes)
         assert bool(((low <= count) & (count <= high)).all())
         certificates += int((low > 0).sum())
     assert (certificates > 0) == (rounded < 1e-1)
+
+
+@pytest.mark.parametrize("weight", [lambda mu, eta: mu * (1 - mu), lambda mu, eta: 1 / (2 + 2 * np.cosh(eta))])
+def test_sums_far_out_have_the_equations_however_projects_write_the_weights(weight: Any) -> None:
+    rng = np.random.default_rng(5)
+    codes, levels = np.stack([rng.integers(0, 3, 50), rng.integers(0, 4, 50)], axis=1), ((0, 1, 2), (0, 1, 2, 3))
+    x, y = rows_of(codes, levels), (rng.uniform(size=50) < 0.9).astype(float)
+    steps = []
+    for far in (0.0, 1.0, 8.0, -8.0, 15.0):
+        coefficients = far * rng.uniform(0.5, 1, x.shape[1])
+        eta = x @ coefficients
+        mu = 1 / (1 + np.exp(-eta))
+        held = np.clip(mu, 2.0**-52, 1 - 2.0**-52)
+        deviance = float(-2 * (y * np.log(held) + (1 - y) * np.log(1 - held)).sum())
+        steps.append(NewtonStep(coefficients, x.T @ (x * weight(mu, eta)[:, None]), x.T @ (y - mu), None, deviance))
+    sent = totals_of(NewtonMessage("binomial", levels, 50, tuple(steps)), SCHEMA)
+    patterns, _ = kernel.patterns_of(sent)
+    assert kernel.equations(sent, patterns).fits(numbers(patterns, codes))
+
+
+def test_sums_that_are_not_as_declared_prove_nothing() -> None:
+    codes, _, message = site(30, 2)
+    sent = totals_of(message, SCHEMA)
+    evidence = solve(sent).evidence
+    patterns, low, _ = kernel.bounds(sent, *evidence)
+    assert bool((low == numbers(patterns, codes)).all())
+    step = sent.steps[2]
+    assert step.information is not None
+    altered = step.information.clone()
+    altered[1, 3] = altered[3, 1] = altered[1, 3] * (1 + 1e-9)
+    forged = sent._replace(steps=(*sent.steps[:2], step._replace(information=altered), *sent.steps[3:]))
+    with pytest.raises(kernel.RefusedError, match="as they are declared"):
+        kernel.bounds(forged, *evidence)
+    # Means of 30 records are those of 60 as well, each twice.
+    means = replace(message, steps=tuple(divided(step, 30) for step in message.steps), means=True)
+    assert len(kernel.bounds(totals_of(means, SCHEMA), *evidence)) == 3
+    twice = totals_of(replace(means, records=60), SCHEMA)
+    with pytest.raises(kernel.RefusedError, match="fewer records than 60, such as those of 30"):
+        kernel.bounds(twice, *solve(twice).evidence)
+
+
+def test_patterns_that_are_priced_out_are_excluded_by_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, _, message = site(20, 4, widths=(4, 4, 3))
+    sent = totals_of(message, coarse(data(), ["area", "ward", "smoker"], 4).schema)
+    patterns, _ = kernel.patterns_of(sent)
+    occupied = len({tuple(code) for code in codes.tolist()})
+    assert len(patterns) > occupied
+    for name, value in {"_TOGETHER": occupied, "_FIRST": 8, "_ENTER": 4}.items():
+        monkeypatch.setattr(solving, name, value)
+    solved = solve(sent)
+    _, low, high = kernel.bounds(sent, *solved.evidence)
+    assert bool((low == numbers(patterns, codes)).all())
+    assert bool((high == low).all())
+    monkeypatch.setattr(solving, "_TIMES", 1e9)
+    with pytest.raises(kernel.RefusedError, match=r"need about .* s, and 20 s were given"):
+        solve(sent)
+
+
+def divided(step: NewtonStep, by: int) -> NewtonStep:
+    assert step.score is not None
+    deviance = None if step.deviance is None else step.deviance / by
+    return replace(step, information=step.information / by, score=step.score / by, deviance=deviance)

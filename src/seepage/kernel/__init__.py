@@ -7,6 +7,7 @@ was found, and imports PyTorch and the standard library only. ``seepage verify``
 from seepage.kernel.counts import (
     CountTable,
     Equations,
+    Split,
     Step,
     Totals,
     bounds,
@@ -41,6 +42,7 @@ __all__ = [
     "Equations",
     "Grown",
     "RefusedError",
+    "Split",
     "Step",
     "Sums",
     "Totals",

@@ -62,6 +62,7 @@ class Totals(NamedTuple):
         rounded: distance of neighbouring values that can be sent, 0 for double precision.
         off: by how much sums may be off beyond that, such as differences of larger ones.
         defense: name of what changed the sums otherwise.
+        means: whether sums were sent as means, so that only the declaration says of how many records.
     """
 
     columns: tuple[EncodedColumn, ...]
@@ -74,6 +75,7 @@ class Totals(NamedTuple):
     rounded: float = 0.0
     defense: str = "none"
     off: float = 0.0
+    means: bool = False
 
     def describe(self) -> tuple[str, ...]:
         """Return as sentences what a statement about these sums is conditional on."""
@@ -92,6 +94,26 @@ class Equations(NamedTuple):
     matrix: Tensor
     values: Tensor
     slack: Tensor
+
+    def fits(self, numbers: Tensor) -> bool:
+        """Return whether whole numbers from 0 up, one a pattern, have all sums within what these may be off by."""
+        if len(numbers) != self.matrix.shape[1] or bool((numbers < 0).any() | (numbers != numbers.round()).any()):
+            return False
+        off = (self.matrix @ numbers - self.values).abs()
+        own = (len(numbers) + _ROUNDINGS) * DOUBLE * (self.matrix.abs() @ numbers)
+        return bool((off <= self.slack + own).all())
+
+
+class Split(NamedTuple):
+    """Numbers of a pattern up to ``number``, and above: each case bounded by combinations of its own, or split again.
+
+    Combinations are multipliers (combination, equation), any number of them.
+    """
+
+    pattern: int
+    number: float
+    below: Split | Tensor
+    above: Split | Tensor
 
 
 def design(sent: Totals, patterns: Tensor) -> Tensor:
@@ -150,6 +172,22 @@ def _deviance(family: str, labels: Tensor, eta: Tensor, mu: Tensor) -> Tensor:
     if family == "poisson":
         return 2 * (torch.xlogy(labels, labels) - labels * eta - labels + mu)
     return (labels - mu).square()
+
+
+def _cancelled(family: str, rows: Tensor, coefficients: Sequence[float] | None) -> dict[str, float]:
+    """Return by how many roundoffs one record's part may be off beyond its own size, by the way it is computed.
+
+    Projects write weights as mu (1 - mu) or as squares over variances, and deviances as logarithms of mu and 1 - mu,
+    all of which cancel where mu is near 1.
+    """
+    if coefficients is None or family == "gaussian":
+        return {}
+    far = float((rows @ torch.tensor(coefficients, dtype=torch.float64)).abs().max())
+    each = {"information": 8.0, "score": 8.0, "right": 8 * (1 + far), "deviance": 8 * (1 + far)}
+    if family == "binomial":
+        # Beyond 36 means are no longer distinct from 0 or 1, and projects cut them off.
+        each["deviance"] += 4 * math.exp(min(far, 36.0)) + (4 * far / DOUBLE if far > 30 else 0.0)
+    return each
 
 
 def _like_weight(family: str, step: Step) -> float | None:
@@ -265,12 +303,13 @@ def equations(sent: Totals, patterns: Tensor) -> Equations:
         if step.coefficients is None and (step.mean is None or sent.labels is None) and sent.family != "binomial":
             continue
         parts = contributions(sent.family, rows, labels, step.coefficients, step.mean)
-        system.reach = _reach(step, rows)
+        system.reach, system.cancelled = _reach(step, rows), _cancelled(sent.family, rows, step.coefficients)
         if step.information is not None:
             over = torch.triu_indices(rows.shape[1], rows.shape[1])
             # An entry of 0 or 1 is its own square, and two levels of a column exclude each other.
             apart = _apart(sent)[over[0], over[1]]
-            system.add(parts["information"][apart], step.information.double()[over[0], over[1]][apart])
+            information = step.information.double()[over[0], over[1]][apart]
+            system.add("information", parts["information"][apart], information)
         reference = _outcomes(system, step, parts, reference)
     for table in sent.tables:
         _add_table(system, table, patterns)
@@ -291,19 +330,26 @@ class _System:
     def __init__(self, sent: Totals, matrix: list[Tensor], values: list[Tensor]) -> None:
         self.sent, self.matrix, self.values = sent, matrix, [value.double() for value in values]
         self.slack, self.reach = [torch.zeros(1, dtype=torch.float64)], 0.0
+        self.cancelled: dict[str, float] = {}
 
-    def bound(self, matrix: Tensor, values: Tensor) -> Tensor:
-        """Return by how much sums of contributions may be off: of double precision, and of what is sent of them."""
-        n = self.sent.records
-        largest = n * matrix.abs().amax(1)
-        size = torch.where((matrix >= 0).all(1), torch.minimum(values.abs() * 1.01, largest), largest)
-        return (n + _ROUNDINGS + self.reach) * DOUBLE * (size + largest / n) + self.sent.rounded / 2 + self.sent.off
+    def bound(self, name: str, matrix: Tensor, values: Tensor, unknown: float = 0.0) -> Tensor:
+        """Return by how much sums of contributions may be off: of double precision, and of what is sent of them.
 
-    def add(self, matrix: Tensor, values: Tensor, more: Tensor | float = 0.0) -> None:
+        ``unknown`` bounds what the outcomes add to the sizes of the contributions of all records, where they are none
+        of a pattern's.
+        """
+        n, sent = self.sent.records, self.sent
+        largest = n * matrix.abs().amax(1) + unknown
+        positive = (matrix >= 0).all(1) & (unknown == 0)
+        size = torch.where(positive, torch.minimum(values.abs() * 1.01 + sent.rounded + sent.off, largest), largest)
+        own = (n + _ROUNDINGS + self.reach) * (size + largest / n) + n * self.cancelled.get(name, 0.0)
+        return own * DOUBLE + sent.rounded / 2 + sent.off
+
+    def add(self, name: str, matrix: Tensor, values: Tensor, more: Tensor | float = 0.0) -> None:
         """Add equations, whose values may be off by ``more`` than their own roundings."""
         self.matrix.append(matrix)
         self.values.append(values)
-        self.slack.append(self.bound(matrix, values) + more)
+        self.slack.append(self.bound(name, matrix, values) + more)
 
     def joined(self) -> Equations:
         """Return all equations."""
@@ -323,42 +369,68 @@ class _Reference(NamedTuple):
     score: Tensor
     matrix: Tensor
     slack: Tensor
-    deviance: tuple[Tensor, Tensor] | None
+    deviance: tuple[Tensor, Tensor, Tensor] | None
 
 
 def _outcomes(system: _System, step: Step, parts: dict[str, Tensor], reference: _Reference | None) -> _Reference | None:
-    """Add the equations in which outcomes are, or from which those of an earlier step take them away."""
-    score, more = _score(step, system, parts)
-    with_labels = system.sent.labels is not None
+    """Add the equations in which outcomes are, or from which those of an earlier step take them away.
+
+    In a gaussian model the latter are sums of the cross tables, which are there already.
+    """
     deviance = None if step.deviance is None else torch.tensor([step.deviance], dtype=torch.float64)
-    if with_labels:
+    if system.sent.labels is not None:
+        score, more = _score(step, system, parts, 0.0)
         if score is not None:
-            system.add(parts["score"], score, more)
+            system.add("score", parts["score"], score, more)
         if score is None and step.right is not None:
-            system.add(parts["right"], step.right.double())
+            system.add("right", parts["right"], step.right.double())
         if deviance is not None and step.coefficients is not None:
-            system.add(parts["deviance"], deviance)
+            system.add("deviance", parts["deviance"], deviance)
         if step.dispersion is not None:
-            system.add(parts["dispersion"], torch.tensor([step.dispersion], dtype=torch.float64))
+            system.add("dispersion", parts["dispersion"], torch.tensor([step.dispersion], dtype=torch.float64))
         return reference
+    if step.coefficients is None or system.sent.family == "gaussian":
+        return reference
+    unknown = _outcomes_at_most(system.sent, step, parts)
+    score, more = _score(step, system, parts, unknown)
     if score is None:
         return reference
     coefficients = torch.tensor(step.coefficients, dtype=torch.float64)
-    own = more + system.bound(parts["score"], score)
+    own = more + system.bound("score", parts["score"], score, unknown)
+    far = 2 * unknown * (2 + system.reach + math.log1p(unknown))
     if reference is None:
-        of_deviance = None if deviance is None else (deviance, parts["deviance"])
-        return _Reference(coefficients, score, parts["score"], own, of_deviance)
-    system.add(parts["score"] - reference.matrix, score - reference.score, own + reference.slack)
+        if deviance is None:
+            return _Reference(coefficients, score, parts["score"], own, None)
+        off = system.bound("deviance", parts["deviance"], deviance, far)
+        return _Reference(coefficients, score, parts["score"], own, (deviance, parts["deviance"], off))
+    system.add("score", parts["score"] - reference.matrix, score - reference.score, own + reference.slack)
     if deviance is not None and reference.deviance is not None:
         apart = 2 * (coefficients - reference.coefficients)
         matrix = parts["deviance"] - reference.deviance[1] + apart @ reference.matrix
         value = deviance - reference.deviance[0] + apart @ reference.score
-        both = system.bound(parts["deviance"], deviance) + system.bound(*reference.deviance[::-1])
-        system.add(matrix, value, both + apart.abs() @ reference.slack)
+        both = system.bound("deviance", parts["deviance"], deviance, far) + reference.deviance[2]
+        largest = system.sent.records * (apart.abs() @ reference.matrix.abs()).max()
+        lost = (len(apart) + 4) * DOUBLE * (largest + apart.abs() @ reference.score.abs())
+        system.add("deviance", matrix, value, both + apart.abs() @ reference.slack + lost)
     return reference
 
 
-def _score(step: Step, system: _System, parts: dict[str, Tensor]) -> tuple[Tensor | None, Tensor | float]:
+def _outcomes_at_most(sent: Totals, step: Step, parts: dict[str, Tensor]) -> float:
+    """Return the most that the outcomes of all records add up to: one a record, or what the score says with counts."""
+    if sent.family == "binomial":
+        return float(sent.records)
+    expected = sent.records * float(parts["score"][0].abs().max())
+    if step.score is not None:
+        return float(step.score[0].abs()) + expected
+    if step.right is None or step.information is None or step.coefficients is None:
+        return expected
+    linear = step.information[0].double() @ torch.tensor(step.coefficients, dtype=torch.float64)
+    return float((step.right[0] - linear).abs()) + expected
+
+
+def _score(
+    step: Step, system: _System, parts: dict[str, Tensor], unknown: float
+) -> tuple[Tensor | None, Tensor | float]:
     """Return the score and by how much it may be off, from the right side where that is sent."""
     if step.score is not None:
         return step.score.double(), 0.0
@@ -367,10 +439,11 @@ def _score(step: Step, system: _System, parts: dict[str, Tensor]) -> tuple[Tenso
     coefficients = torch.tensor(step.coefficients, dtype=torch.float64)
     over = torch.triu_indices(len(coefficients), len(coefficients))
     slack = torch.zeros(len(coefficients), len(coefficients), dtype=torch.float64)
-    slack[over[0], over[1]] = system.bound(parts["information"], step.information.double()[over[0], over[1]])
+    information = step.information.double()[over[0], over[1]]
+    slack[over[0], over[1]] = system.bound("information", parts["information"], information)
     slack = torch.maximum(slack, slack.T)
     score = step.right.double() - step.information.double() @ coefficients
-    own = system.bound(parts["right"], step.right.double())
+    own = system.bound("right", parts["right"], step.right.double(), unknown)
     size = step.right.abs() + step.information.abs().double() @ coefficients.abs()
     return score, own + slack @ coefficients.abs() + (len(coefficients) + 4) * DOUBLE * size
 
@@ -383,7 +456,7 @@ def _add_table(system: _System, table: CountTable, patterns: Tensor) -> None:
     counts = table.counts.double().flatten()
     matrix = torch.nn.functional.one_hot(place, counts.numel()).T.double()
     half = torch.where(counts.isnan(), (table.minimum - 1) / 2, 0.0).double()
-    system.add(matrix, torch.where(counts.isnan(), half, counts), half)
+    system.add("table", matrix, torch.where(counts.isnan(), half, counts), half)
 
 
 def narrowed(found: Equations, multipliers: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -416,8 +489,18 @@ def narrowed(found: Equations, multipliers: Tensor, low: Tensor, high: Tensor) -
     return low, high
 
 
-def bounds(sent: Totals, multipliers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return patterns, and the least and the most records of each that combinations of the equations leave."""
+def bounds(
+    sent: Totals, multipliers: Tensor, witness: Tensor, splits: Sequence[Split] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return patterns, and the least and the most records of each that combinations of the equations leave.
+
+    ``witness`` are numbers of all patterns that have the sums. Without any, the sums are not what they are declared to
+    be (altered, rounded further, of weighted or other records), and prove nothing. ``splits`` bound further numbers by
+    cases, of which those that no numbers have are left out.
+
+    Raises:
+        RefusedError: the sums, the multipliers or the witness cannot be used, for the reason given.
+    """
     if sent.defense != "none":
         raise RefusedError(f"sums that {sent.defense} changed prove nothing")
     patterns, high = patterns_of(sent)
@@ -426,24 +509,72 @@ def bounds(sent: Totals, multipliers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise RefusedError("there is not one multiplier for each equation")
     if not bool(multipliers.isfinite().all()):
         raise RefusedError("a multiplier is no number")
+    if not found.fits(witness):
+        raise RefusedError("no numbers of records are shown to have these sums as they are declared")
     low = torch.zeros_like(high)
     for _ in range(_ROUNDS):
         before = float((high - low).sum())
         low, high = narrowed(found, multipliers, low, high)
         if float((high - low).sum()) == before:
             break
+    for split in splits:
+        within = _by_cases(found, low, high, split)
+        if within is None:
+            raise RefusedError("no numbers of records have these sums")
+        low, high = within
+    if sent.means:
+        _check_records(sent, low, high)
     return patterns, low, high
 
 
-def certify_counts(sent: Totals, cells: Tensor, multipliers: Tensor) -> Certified:
-    """Return which of a guess's records (record, column) are proved: as many of a pattern as its least number."""
+def _by_cases(found: Equations, low: Tensor, high: Tensor, proof: Split | Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return bounds that hold in every case; None where no case has numbers."""
+    if isinstance(proof, Tensor):
+        if proof.ndim != 2 or proof.shape[1] != len(found.values) or not bool(proof.isfinite().all()):
+            raise RefusedError("the multipliers of a case are not one finite number for each equation")
+        try:
+            return narrowed(found, proof, low.clone(), high.clone())
+        except RefusedError:
+            return None
+    if not 0 <= proof.pattern < len(low):
+        raise RefusedError(f"there is no pattern {proof.pattern} to split")
+    least, most = low.clone(), high.clone()
+    most[proof.pattern] = min(float(most[proof.pattern]), math.floor(proof.number))
+    least[proof.pattern] = max(float(least[proof.pattern]), math.floor(proof.number) + 1)
+    cases = []
+    for begin, end, part in ((low, most, proof.below), (least, high, proof.above)):
+        within = _by_cases(found, begin, end, part) if bool((begin <= end).all()) else None
+        cases += [] if within is None else [within]
+    if not cases:
+        return None
+    lows, highs = zip(*cases, strict=True)
+    return torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+
+
+def _check_records(sent: Totals, low: Tensor, high: Tensor) -> None:
+    """Refuse means that fewer records have as well: all numbers are then multiples of one."""
+    tables = cross_tables(sent)
+    numbers = low if tables is None else torch.cat([table.flatten() for row in tables for table in row])
+    multiple = math.gcd(*(int(number) for number in numbers))
+    if multiple > 1 or (tables is None and bool((low < high).any())):
+        fewer = f", such as those of {sent.records // multiple}" if multiple > 1 else ""
+        raise RefusedError(f"these means may be those of fewer records than {sent.records}{fewer}")
+
+
+def certify_counts(
+    sent: Totals, cells: Tensor, multipliers: Tensor, witness: Tensor, splits: Sequence[Split] = ()
+) -> Certified:
+    """Return which of a guess's records (record, column) are proved: as many of a pattern as its least number.
+
+    Multipliers, ``witness`` and ``splits`` are those of ``bounds``.
+    """
     records, columns = len(cells), len(sent.columns)
     try:
         if records != sent.records:
             raise RefusedError(f"the guess has {records} records, not {sent.records}")
         if sent.labels is not None:
             raise RefusedError("patterns have outcomes")
-        patterns, low, _ = bounds(sent, multipliers)
+        patterns, low, _ = bounds(sent, multipliers, witness, splits)
     except RefusedError as error:
         return nothing(records, columns, str(error))
     levels = [torch.tensor(codes) for codes in sent.levels]
@@ -459,12 +590,12 @@ def certify_counts(sent: Totals, cells: Tensor, multipliers: Tensor) -> Certifie
     return Certified(every, torch.zeros_like(every), sent.describe())
 
 
-def certify_groups(groups: Sequence[tuple[Totals, Tensor, Tensor]], rest: int) -> Certified:
+def certify_groups(groups: Sequence[tuple[Totals, Tensor, Tensor, Tensor, Sequence[Split]]], rest: int) -> Certified:
     """Return which records of several groups are proved, each by its own sums; of ``rest`` more nothing is.
 
     A group is what leaves a risk set between two event times, whose sums are the difference of the two.
     """
-    proofs = [certify_counts(sent, cells, multipliers) for sent, cells, multipliers in groups]
+    proofs = [certify_counts(*group) for group in groups]
     if not proofs:
         return nothing(rest, 0, "no group of records is told apart")
     cells = torch.cat([proof.cells for proof in proofs])

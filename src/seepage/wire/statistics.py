@@ -247,7 +247,7 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off:
     defense = "noise" if any(message.noise) else "none"
     return kernel.Totals(
         columns, message.levels, message.family, message.records, steps,
-        labels=values, rounded=message.rounded * times, off=off, defense=defense,
+        labels=values, rounded=message.rounded * times, off=off, defense=defense, means=message.means,
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ class Counts:
             labels[: int(numbers.sum())] = outcomes_of(message, schema, solved)[: message.records]
         proof = kernel.nothing(message.records, len(schema.columns), f"{solved.by} does not have the sums")
         if solved.fits or len(solved.multipliers):
-            proof = kernel.certify_counts(sent, torch.from_numpy(cells), torch.from_numpy(solved.multipliers))
+            proof = kernel.certify_counts(sent, torch.from_numpy(cells), *solved.evidence)
         facts = {
             "patterns": float(len(numbers)),
             "rank": float(solved.rank),
@@ -105,7 +105,7 @@ def _proved_alone(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]
     if not len(solved.multipliers) or sent.defense != "none":
         return {"proved_alone": 0.0}
     try:
-        _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
+        _, low, high = kernel.bounds(sent, *solved.evidence)
     except kernel.RefusedError:
         return {"proved_alone": 0.0}
     return {"proved_alone": float(((low == 1) & (high == 1)).sum()) / sent.records}

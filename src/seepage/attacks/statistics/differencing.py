@@ -64,5 +64,5 @@ class Differencing:
         codes = [np.array(levels)[rows[:, i]] for i, levels in enumerate(message.levels)]
         cells[: len(rows)], labels[: len(rows)] = np.stack(codes, axis=1), rows[:, -1]
         sent = message.totals(knowledge.schema)
-        proof = kernel.certify_counts(sent, torch.from_numpy(cells), torch.from_numpy(alone.multipliers))
+        proof = kernel.certify_counts(sent, torch.from_numpy(cells), *alone.evidence)
         return cells, labels, proof, whole.by

@@ -71,7 +71,7 @@ class RiskSets:
                 continue
             cells.append(rows)
             labels.append(_outcomes(number, events))
-            groups.append((sent, torch.from_numpy(rows), torch.from_numpy(solved.multipliers)))
+            groups.append((sent, torch.from_numpy(rows), *solved.evidence))
             alone += number == 1
         known = sum(map(len, cells))
         rest = max(message.records - known, 0)

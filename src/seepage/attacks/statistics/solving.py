@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.linalg import lstsq
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp, nnls
 
@@ -17,10 +17,17 @@ from seepage import kernel
 
 Matrix = Float[np.ndarray, "equation pattern"]
 Vector = Float[np.ndarray, " _"]
-# Patterns beyond which equations are made comparable one by one instead of all together, and nothing is proved.
+# Patterns beyond which least squares are solved on some of them, the others priced by reduced costs.
 _TOGETHER = 2_500
-# Steps of least squares, columns that enter at a time, and records by which a solution may differ from whole numbers.
-_STEPS, _ENTER, _WHOLE = 400, 12, 0.2
+# Coefficients of all equations beyond which they are not held (1 GB), and a number of patterns that time is told from.
+_MOST_COEFFICIENTS, _SAMPLE = 120_000_000, 500
+# Time of a solution beside that of the equations of a sample and their products, as measured.
+_TIMES = 6.0
+# Rounds of pricing, patterns of the first and those that enter in each, and records by which a solution may differ from
+# whole numbers.
+_PRICED, _FIRST, _ENTER, _WHOLE = 200, 600, 200, 0.2
+# Least ratio of a direction's square to the largest, where directions follow from products of the equations.
+_SQUARED = 1e-12
 # Roundings beyond which a direction of the equations is worth no more, and those that it must have at least.
 _MOST, _LEAST = 1e7, 30.0
 _SECONDS_OF_WHOLE_NUMBERS = 3.0
@@ -29,7 +36,9 @@ _SINGLE_PROGRAMS = 60
 _FITTED, _ROUNDS = 60, 12
 # Directions that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
 _LEVELS = (1e5, 1e3)
-_PROJECTIONS, _ABOVE = 400, 0.3
+_PROJECTIONS, _ABOVE, _PRICINGS = 400, 0.3, 8
+# Coefficients of linear programs by which single patterns are proved in branches, and most branches of one.
+_BRANCHED, _BRANCHES = 200_000, 40
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class SolvedCounts:
         counts: whole numbers, one a pattern.
         fits: whether they have the sums within their roundings.
         multipliers: combinations of the equations that bound the numbers, for the kernel.
+        witness: whole numbers that have the sums, for the kernel; empty where none were found.
+        splits: branches by which further numbers are bounded, for the kernel.
         rank: number of independent equations over the patterns, as far as roundings let them tell.
         by: method that found the numbers.
     """
@@ -49,8 +60,15 @@ class SolvedCounts:
     counts: Float[np.ndarray, " pattern"]
     fits: bool
     multipliers: Float[np.ndarray, "combination equation"]
+    witness: Float[np.ndarray, " _pattern"]
     rank: int
     by: str
+    splits: tuple[kernel.Split, ...] = ()
+
+    @property
+    def evidence(self) -> tuple[torch.Tensor, torch.Tensor, tuple[kernel.Split, ...]]:
+        """Multipliers, witness and splits, as the kernel takes them."""
+        return torch.from_numpy(self.multipliers), torch.from_numpy(self.witness), self.splits
 
     @property
     def tried(self) -> bool:
@@ -73,64 +91,69 @@ class System:
 
     def __post_init__(self) -> None:
         unit = np.maximum(self.slack, 1e-14 * np.maximum(np.abs(self.values), 1.0))
-        scaled = self.matrix / unit[:, None]
         if self.matrix.shape[1] <= _TOGETHER:
-            left, sizes, right = np.linalg.svd(scaled, full_matrices=False)
+            left, sizes, right = np.linalg.svd(self.matrix / unit[:, None], full_matrices=False)
             some = sizes > _LEAST
             self.rows, self.weight = right[some], sizes[some]
             self.combined = (left[:, some] / sizes[some]).T / unit[None, :]
         else:
-            sizes = np.linalg.norm(scaled, axis=1)
-            some = sizes > _LEAST
-            self.rows, self.weight = scaled[some] / sizes[some, None], sizes[some]
-            self.combined = np.zeros((int(some.sum()), len(unit)))
-            self.combined[np.arange(int(some.sum())), np.flatnonzero(some)] = 1 / (sizes * unit)[some]
+            # Squares of the directions, which loses small ones, but takes a tenth of the time.
+            sizes = np.linalg.norm(self.matrix, axis=1)
+            some = sizes > _LEAST * unit
+            rows = self.matrix[some] / sizes[some, None]
+            squares, vectors = np.linalg.eigh(rows @ rows.T)
+            above = squares > _SQUARED * squares[-1]
+            turned = (vectors[:, above] / np.sqrt(squares[above])).T
+            self.rows = turned @ rows
+            self.combined = np.zeros((len(turned), len(unit)))
+            self.combined[:, some] = turned / sizes[some]
+            self.weight = 1 / (np.abs(self.combined) @ unit)
         self.sides = self.combined @ self.values
 
     @property
     def rank(self) -> int:
         """Number of directions that stand above roundings."""
-        if self.matrix.shape[1] <= _TOGETHER:
-            return len(self.rows)
-        sizes = np.linalg.eigvalsh(self.rows @ self.rows.T)
-        return int((sizes > 1e-12 * sizes[-1]).sum())
+        return len(self.rows)
 
     def fits(self, counts: Vector) -> bool:
-        """Return whether numbers have the sums within what these may be off by."""
-        off = np.abs(self.matrix @ counts - self.values)
-        return bool((off <= self.slack + 1e-12 * np.abs(self.values)).all())
+        """Return whether whole numbers have the sums within what these may be off by."""
+        sums = kernel.Equations(*(torch.from_numpy(part) for part in (self.matrix, self.values, self.slack)))
+        return sums.fits(torch.from_numpy(np.rint(counts)))
 
 
-def without_negatives(system: System, upper: Vector, until: Callable[[], bool]) -> Vector:
-    """Return numbers from 0 up with the least weighted squared error, by an active set that starts empty.
+def without_negatives(system: System, upper: Vector, first: Vector, until: Callable[[], bool]) -> Vector:
+    """Return numbers from 0 up with the least weighted squared error.
 
-    Source: Lawson and Hanson 1974, algorithm 23.10; of many patterns several enter at a time, which is the generation
-    of columns by their reduced costs.
+    Of many patterns, those that ``first`` expects most records of come first. Others are priced: the ones whose reduced
+    costs are best enter, and the ones without records leave, until none would lower the error. In orthogonal directions
+    few rounds suffice.
+
+    Source: Lawson and Hanson 1974, algorithm 23.10; column generation after Gilmore and Gomory 1961.
     """
     weight = np.minimum(system.weight, _MOST) / _MOST
     matrix, side = system.rows * weight[:, None], system.sides * weight
-    if matrix.shape[1] <= _TOGETHER:
-        some = np.flatnonzero(upper > 0)
+    number, barred = np.zeros(matrix.shape[1]), upper <= 0
+    many = matrix.shape[1] > _TOGETHER
+    used = np.argsort(-first)[:_FIRST] if many else np.flatnonzero(~barred)
+    for _ in range(_PRICED):
         try:
-            return _spread(nnls(matrix[:, some], side)[0], some, len(upper))
+            number = _spread(nnls(matrix[:, used], side)[0], used, len(number))
         except RuntimeError:
-            # It did not converge; the other one stops at numbers that have the sums.
-            pass
-    number = np.zeros(matrix.shape[1])
-    active = np.zeros(len(number), dtype=bool)
-    barred = upper <= 0
-    scale = float(np.abs(matrix.T @ side).max()) or 1.0
-    for _ in range(_STEPS):
-        gradient = matrix.T @ (side - matrix @ number)
-        gradient[active | barred] = -np.inf
-        best = np.argsort(gradient)[::-1][:_ENTER]
-        entering = best[gradient[best] > 1e-13 * scale]
+            # It did not converge: on some patterns it may, else the numbers before are as near as it gets.
+            if many:
+                break
+            many, used = True, np.argsort(-first)[:_FIRST]
+            continue
+        if not many or until() or system.fits(np.rint(number)):
+            break
+        gain = matrix.T @ (side - matrix @ number)
+        gain[barred] = -np.inf
+        gain[used] = -np.inf
+        entering = np.argsort(-gain)[:_ENTER]
+        entering = entering[gain[entering] > 1e-13]
         if not len(entering):
             break
-        active[entering] = True
-        number, active = _on(matrix, side, number, active)
-        if until() or system.fits(np.rint(number)):
-            break
+        used = np.concatenate([used[number[used] > 1e-9], entering])
     return number
 
 
@@ -171,32 +194,6 @@ def _spread(values: Vector, some: np.ndarray, length: int) -> Vector:
     number = np.zeros(length)
     number[some] = values
     return number
-
-
-def _on(
-    matrix: Matrix, side: Vector, number: Vector, active: Bool[np.ndarray, " pattern"]
-) -> tuple[Vector, np.ndarray]:
-    """Return the least squares on the active patterns, those that would turn negative left out one step at a time."""
-    while active.any():
-        some = np.flatnonzero(active)
-        solution = _least_squares(matrix[:, some], side, 1e-11)
-        negative = solution <= 1e-9
-        if not negative.any():
-            number = np.zeros_like(number)
-            number[some] = solution
-            return number, active
-        before = number[some]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(negative, before / (before - solution), np.inf)
-        step = float(np.nanmin(share))
-        moved = before + min(max(step, 0.0), 1.0) * (solution - before)
-        gone = negative & (moved <= 1e-9)
-        if not gone.any():
-            gone = negative
-        number[some] = np.where(gone, 0.0, np.maximum(moved, 0.0))
-        active = active.copy()
-        active[some[gone]] = False
-    return np.zeros_like(number), active
 
 
 def whole(system: System, near: Vector, upper: Vector, total: int) -> tuple[Vector, str]:
@@ -278,9 +275,10 @@ def multipliers_for(
 
 
 def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
-    """Return a combination of directions that is 0 where records are and at least 1 on all other patterns.
+    """Return a combination of directions that is 0 where records are and above 0 on all other patterns.
 
-    Found by projections in turn: on what combinations reach, and on what is at least 1.
+    Of many patterns, those that the last combination excludes least are priced first, and the combination is sought on
+    them.
     """
     others = ~there & (upper > 0)
     basis, sizes, _ = np.linalg.svd(rows[:, there], full_matrices=True)
@@ -288,14 +286,30 @@ def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
     if not free.shape[1] or not others.any():
         return None
     reached = rows[:, others].T @ free
+    hard = np.arange(len(reached))
+    if len(reached) > _TOGETHER:
+        hard = np.argsort(reached @ reached.mean(0))[:_TOGETHER]
+    for _ in range(_PRICINGS):
+        y = _positive_combination(reached[hard])
+        value = None if y is None else reached @ y
+        if y is None or value is None or float(value.min()) > _ABOVE / 2:
+            return None if y is None or value is None else free @ y / float(value.min())
+        hard = np.union1d(hard, np.argsort(value)[: _TOGETHER // 2])
+    return None
+
+
+def _positive_combination(reached: Float[np.ndarray, "pattern direction"]) -> Vector | None:
+    """Return a combination that is about 1 or more on all patterns; None where none is found.
+
+    Found by projections in turn: on what combinations reach, and on what is at least 1.
+    """
     space, triangle = np.linalg.qr(reached)
     wanted = np.ones(len(reached))
     for _ in range(_PROJECTIONS):
         value = space @ (space.T @ wanted)
         if float(value.min()) > _ABOVE:
             y = _least_squares(triangle, space.T @ wanted, 1e-9)
-            least = float((reached @ y).min())
-            return free @ y / least if least > _ABOVE / 2 else None
+            return y if float((reached @ y).min()) > _ABOVE / 2 else None
         # Beyond the nearest point, so that few steps suffice.
         wanted = value + 1.8 * np.maximum(1 - value, 0)
     return None
@@ -304,6 +318,8 @@ def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
 def _inverse(rows: Matrix, some: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return combinations that give the number of each of some patterns alone, and whether those of all are told."""
     part = rows[:, some]
+    if part.shape[1] > _TOGETHER:
+        return np.zeros((0, len(rows))), False
     inverse = np.linalg.pinv(part, rcond=1e-9)
     alone = np.abs(inverse @ part - np.eye(part.shape[1])).max(1, initial=0.0) < 1e-6
     return inverse[alone], bool(alone.all())
@@ -315,7 +331,7 @@ def _single_programs(
     """Return combinations that bound single patterns from below, from the duals of linear programs."""
     bounding = [np.zeros((0, len(rows)))]
     which = np.flatnonzero(counts > 0)
-    which = which[np.argsort(-counts[which])][:_SINGLE_PROGRAMS]
+    which = which[np.argsort(-counts[which])][: _SINGLE_PROGRAMS if rows.shape[1] <= _TOGETHER else 0]
     open_patterns = upper > 0
     for p in which:
         if until():
@@ -331,34 +347,126 @@ def _single_programs(
     return np.concatenate(bounding)
 
 
+def branched(
+    system: System, counts: Vector, low: Vector, high: Vector, until: Callable[[], bool]
+) -> tuple[kernel.Split, ...]:
+    """Return splits that prove numbers between their bounds, by integer programming: branches on linear programs.
+
+    That a pattern has more records than it was found to have, or fewer, is refuted in every branch. Where a branch has
+    other whole numbers with the sums, these show that the patterns they differ in cannot be proved.
+    """
+    splits, low, high = [], low.copy(), high.copy()
+    others = np.zeros((0, len(counts)))
+    nothing = torch.zeros((0, len(system.values)), dtype=torch.float64)
+    for p in np.flatnonzero(low < high):
+        for more in (True, False):
+            least, most = low.copy(), high.copy()
+            if more:
+                least[p] = counts[p] + 1
+            else:
+                most[p] = counts[p] - 1
+            shown = ((others[:, p] >= least[p]) & (others[:, p] <= most[p])).any()
+            if least[p] > most[p] or shown or until():
+                continue
+            refuted, other = _refuted(system, least, most, [_BRANCHES], until)
+            others = others if other is None else np.concatenate([others, other[None]])
+            if refuted is None:
+                continue
+            if more:
+                splits.append(kernel.Split(int(p), counts[p], nothing, refuted))
+                high[p] = counts[p]
+            else:
+                splits.append(kernel.Split(int(p), counts[p] - 1, refuted, nothing))
+                low[p] = counts[p]
+    return tuple(splits)
+
+
+def _refuted(
+    system: System, low: Vector, high: Vector, left: list[int], until: Callable[[], bool]
+) -> tuple[kernel.Split | torch.Tensor | None, Vector | None]:
+    """Return what proves that no whole numbers between bounds have the sums, or such numbers; None for neither.
+
+    A linear program finds the least total error; its dual is the proof where that is above 0.
+    """
+    left[0] -= 1
+    if left[0] < 0 or until():
+        return None, None
+    count, width = len(low), len(system.values) ** 0.5 / system.weight
+    eye = np.eye(len(system.rows))
+    off = np.stack([-width, width], axis=1)
+    free = np.tile([0.0, np.inf], (2 * len(eye), 1))
+    solved = linprog(
+        np.concatenate([np.zeros(count + len(eye)), np.ones(2 * len(eye))]),
+        A_eq=np.concatenate([system.rows, eye, eye, -eye], axis=1), b_eq=system.sides,
+        bounds=np.concatenate([np.stack([low, high], axis=1), off, free]), method="highs",
+    )  # fmt: skip
+    if solved.status != 0:
+        return None, None
+    if solved.fun > 1e-6:
+        return torch.from_numpy(solved.eqlin.marginals[None] @ system.combined), None
+    number = solved.x[:count]
+    apart = np.abs(number - np.rint(number))
+    if apart.max() < 1e-6:
+        whole_numbers = np.rint(number)
+        return None, whole_numbers if system.fits(whole_numbers) else None
+    at = int(apart.argmax())
+    below, above = high.copy(), low.copy()
+    below[at], above[at] = np.floor(number[at]), np.ceil(number[at])
+    first, other = _refuted(system, low, below, left, until)
+    if first is None:
+        return None, other
+    second, other = _refuted(system, above, high, left, until)
+    return (None if second is None else kernel.Split(at, float(below[at]), first, second)), other
+
+
 def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     """Return the numbers of records of each pattern from a site's sums.
 
     Raises:
-        kernel.RefusedError: the sums are no sums of the declared records, or there are too many patterns.
+        kernel.RefusedError: the sums are no sums of the declared records, or there are too many patterns, or more than
+            are solved in the time.
     """
     begun = time.process_time()
     patterns, most = kernel.patterns_of(sent)
+    _check_time(sent, patterns, seconds)
     sums = kernel.equations(sent, patterns)
     upper = most.numpy()
     system = System(sums.matrix.numpy(), sums.values.numpy(), sums.slack.numpy())
     late = lambda: time.process_time() - begun > seconds  # noqa: E731
-    numbers = without_negatives(system, upper, late)
+    expected = likeliest(sent, patterns.numpy())
+    numbers = without_negatives(system, upper, expected, late)
     counts, by = whole(system, numbers, upper, sent.records)
     fits = system.fits(counts)
-    few = len(patterns) <= _TOGETHER and sent.defense == "none"
-    proofs, settled = np.zeros((0, len(sums.values))), not few
-    if fits and few:
+    witness = counts if fits else np.zeros(0)
+    provable = sent.defense == "none"
+    proofs, settled = np.zeros((0, len(sums.values))), not provable
+    if fits and provable:
         proofs, settled = multipliers_for(system, counts, upper, late)
+    splits: tuple[kernel.Split, ...] = ()
+    if fits and not settled and provable and system.rows.size <= _BRANCHED:
+        _, low, high = kernel.bounds(sent, torch.from_numpy(proofs), torch.from_numpy(witness))
+        splits = branched(system, witness, low.numpy(), high.numpy(), late)
     if not settled:
         # Many numbers have the sums: those near the likeliest table are the better guess.
-        near = toward(system, likeliest(sent, patterns.numpy()), upper)
+        near = toward(system, expected, upper)
         counts, by = _to_total(near, upper, sent.records), "near the likeliest table"
         fits = system.fits(counts)
-    return SolvedCounts(patterns.numpy(), counts, fits, proofs, system.rank, by)
+        witness = counts if fits else witness
+    return SolvedCounts(patterns.numpy(), counts, fits, proofs, witness, system.rank, by, splits)
 
 
-def proved(sent: kernel.Totals, solved: SolvedCounts) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the most records of each pattern that the kernel proves."""
-    _, low, high = kernel.bounds(sent, torch.from_numpy(solved.multipliers))
-    return low.numpy(), high.numpy()
+def _check_time(sent: kernel.Totals, patterns: torch.Tensor, seconds: float) -> None:
+    """Refuse what takes too long, by the time of the equations of some patterns, before it is begun."""
+    count = len(patterns)
+    if count <= _TOGETHER:
+        return
+    begun = time.process_time()
+    rows = kernel.equations(sent, patterns[:: max(1, count // _SAMPLE)]).matrix.numpy()
+    _ = rows @ rows.T
+    forecast = _TIMES * (time.process_time() - begun) * count / rows.shape[1]
+    if forecast > seconds or rows.shape[0] * count > _MOST_COEFFICIENTS:
+        raise kernel.RefusedError(
+            f"{count:,} patterns in {rows.shape[0]:,} sums need about {forecast:,.0f} s, and {seconds:g} s were given"
+            if rows.shape[0] * count <= _MOST_COEFFICIENTS
+            else f"{count:,} patterns in {rows.shape[0]:,} sums do not fit into memory; take fewer columns or levels"
+        )
