@@ -73,6 +73,8 @@ class Line:
         return (self.table, *map(str, numbers), defense, str(self.known_labels))
 
 
+# Tables on which nothing of the attacks was chosen.
+FURTHER = ("lawschool", "bank_full", "health_heritage")
 LINES = [
     Line("adult", own_columns=True),
     Line("german", 800, own_columns=True),
@@ -92,7 +94,7 @@ LINES += [Line("adult", defense=name, options=options) for name, options in DEFE
 LINES += [
     Line(table, 800, n=5, known_labels=known, labels=known > 0, cells=False)
     for known in (10, 0)
-    for table in ("adult", "german", "credit")
+    for table in ("adult", "german", "credit", *FURTHER)
 ]
 LINES += [
     Line("adult", 5_000, labels=False),
