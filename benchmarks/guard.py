@@ -6,8 +6,9 @@
 
 Clients hold rows of Adult and train two hidden layers of a width. The guard gets the client's rows, decoys that nobody
 trains on, and the recipe of one plain SGD step, whatever the client does; in lines of kind `without rows` it gets none.
-Every second update is of a network that was trained for 200 steps on other rows. The policy is the default one. A line is one update: the decision, own rows that
-the attack read, own rows and decoys in the span, and seconds. Lines that are in the file are not measured again.
+Every second update is of a network that was trained for 200 steps on other rows. The policy is the default one. A line
+is one update: the decision, own rows that the attack read, own rows and decoys in the span, and seconds. Lines that are
+in the file are not measured again.
 `--summary` prints, for each form, the share that is blocked with its exact 95% interval, the rows and the seconds.
 """
 

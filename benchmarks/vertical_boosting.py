@@ -24,6 +24,7 @@ from seepage.run.store import Store
 from seepage.settings.part import Part, named
 from seepage.settings.trees.columns import ColumnsAudit
 from seepage.settings.trees.spec import TreesSpec
+from seepage.settings.units import with_fields
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -49,6 +50,8 @@ class Line:
         own_columns: whether the baseline from own columns is fitted, which takes longest.
         labels: whether heads are fitted on labels.
         cells: whether cells are read.
+        party: number of the passive party that is after the labels, of two with every other passive column; 0 if there
+            is one.
     """
 
     table: str
@@ -63,6 +66,7 @@ class Line:
     own_columns: bool = False
     labels: bool = True
     cells: bool = True
+    party: int = 0
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -70,9 +74,12 @@ class Line:
         options = ", ".join(f"{name}: {value:g}" for name, value in self.options)
         defense = f"{self.defense} {options}".strip()
         numbers = (self.rows, self.trees, self.depth, self.bins)
-        return (self.table, *map(str, numbers), defense, str(self.known_labels))
+        table = f"{self.table}, party {self.party} of 2" if self.party else self.table
+        return (table, *map(str, numbers), defense, str(self.known_labels))
 
 
+# Tables on which nothing of the attacks was chosen.
+FURTHER = ("lawschool", "bank_full", "health_heritage")
 LINES = [
     Line("adult", own_columns=True),
     Line("german", 800, own_columns=True),
@@ -87,12 +94,19 @@ DEFENSES: list[tuple[str, tuple[tuple[str, float], ...]]] = [
     ("min_child_weight", (("weight", 20),)),
     ("max_bin", (("bins", 4),)),
     ("shuffled_bins", ()),
+    ("shuffled_bins", (("renumbered", 1),)),
 ]
 LINES += [Line("adult", defense=name, options=options) for name, options in DEFENSES]
 LINES += [
     Line(table, 800, n=5, known_labels=known, labels=known > 0, cells=False)
     for known in (10, 0)
-    for table in ("adult", "german", "credit")
+    for table in ("adult", "german", "credit", *FURTHER)
+]
+LINES += [
+    Line(table, 800, known_labels=known, labels=known > 0, cells=False, party=party)
+    for table in ("adult", "german")
+    for party in (1, 2)
+    for known in (100, 0)
 ]
 LINES += [
     Line("adult", 5_000, labels=False),
@@ -156,6 +170,9 @@ def measured(line: Line) -> dict[str, object]:
         workers=1,
         control=False,
     )
+    if line.party:
+        passive = ColumnsAudit(spec, None).partition.schemas[1].names
+        spec = with_fields(spec, {"label_party": passive[line.party - 1 :: 2]})
     audit = ColumnsAudit(spec, made() if line.table == "made" else None)
     with Store(None) as store:
         [runs] = run_audits([audit], store)

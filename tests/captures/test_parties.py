@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from seepage.captures.transcript_attacks import TranscriptAttack
 from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
+from seepage.integrations.secretflow import capture_callback
 from seepage.report.captured import captured_sections, render_captured
 from seepage.tabular.schema import Continuous, Discrete
 
@@ -68,6 +71,54 @@ def test_messages_of_secretflow_by_its_documented_format_are_written(tmp_path: P
     # The columns of the other passive party are in no transcript of this one.
     assert training.schema.names == ("noise_0", "noise_1", "noise_2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alice", "carol"]
+
+
+class Callback:
+    """The base class of SecretFlow's callbacks: calls that are not overridden do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("on_"):
+            raise AttributeError(name)
+        return lambda *values, **named: None
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_callback_of_secretflow_writes_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """The calls of ``SLModel.fit`` in their order, with a pipeline that lags behind or none; SecretFlow is not run."""
+    for name, holds in (("secretflow_fl.ml.nn.callbacks.callback", Callback), ("secretflow.device", lambda held: held)):
+        module = ModuleType(name)
+        setattr(module, "Callback" if holds is Callback else "reveal", holds)
+        monkeypatch.setitem(sys.modules, name, module)
+    transcripts = PartyTranscripts(tmp_path, DATA.schema, {"alice": ["cause"]}, OWN)
+    callback = capture_callback(transcripts, [7, 3, 5, 1, 0], batch_size=2)
+    alice, sizes = Device("alice"), (2, 2, 1)
+    features = [drawn(3, step, records) for step, records in enumerate(sizes)]
+    for epoch in range(2):
+        callback.on_epoch_begin(epoch=epoch)
+        waiting: list[Any] = [None] * behind
+        for step in range(3 + behind):
+            if step < 3:
+                callback.on_train_batch_begin(step)
+                waiting.append({alice: ForwardData(features[step])})
+            if (sent := waiting.pop(0)) is None:
+                continue
+            callback.on_agglayer_forward_begin(hiddens=sent)
+            callback.on_agglayer_backward_end({alice: [-sent[alice].hidden]})
+            callback.on_train_batch_end(step)
+        # Validation calls it with aggregated features, which belong to no batch.
+        callback.on_agglayer_forward_begin([drawn(3, 9)])
+    rounds = read_transcript(tmp_path / "alice").rounds
+    assert [one.ids for one in rounds] == 2 * [("7", "3"), ("5", "1"), ("0",)]
+    for one, sent in zip(rounds, 2 * features, strict=True):
+        assert one.gradients is not None
+        torch.testing.assert_close(one.activations, sent)
+        torch.testing.assert_close(one.gradients, -sent)
+    callback.on_train_batch_begin(3)
+    callback.on_agglayer_forward_begin(hiddens={alice: drawn(3, 0)})
+    with pytest.raises(BadInputError, match="batch 3 begins after the last of 5 ids"):
+        callback.on_agglayer_backward_end({alice: drawn(3, 0)})
 
 
 def test_parties_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -128,6 +128,18 @@ def test_a_passive_party_is_told_of_nodes_above_the_last_level_and_of_its_own_sp
     assert 0 < len(expected) < tree.nodes - 1
 
 
+def test_each_of_several_passive_parties_knows_the_sides_of_its_own_splits_alone() -> None:
+    table = people(150)
+    parties = (PASSIVE, (0,), PASSIVE[1:])
+    views = {own: grown(table, SecureBoost(recipe(table), PASSIVE, observer=own)) for own in parties}
+    seen = {own: {tuple(column.tolist()) for column in view.nodes.T} for own, view in views.items()}
+    assert seen[(0,)] | seen[PASSIVE[1:]] == seen[PASSIVE]
+    assert seen[(0,)] != seen[PASSIVE[1:]]
+    # The active party gets the sums of all.
+    for one, other in zip(views[(0,)].decrypted.trees, views[PASSIVE].decrypted.trees, strict=True):
+        np.testing.assert_array_equal(one.sums, other.sums)
+
+
 def test_first_trees_of_the_active_party_alone_send_nothing() -> None:
     table = people(150)
     result = grown(table, SecureBoost(recipe(table, 4), PASSIVE, without=2))

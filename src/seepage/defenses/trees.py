@@ -209,11 +209,15 @@ class FirstTrees:
 @defenses.register("shuffled_bins", "trees")
 @dataclass(frozen=True)
 class ShuffledBins:
-    """A passive party numbers the bins of each of its columns at random, once for all trees.
+    """A passive party numbers the bins of each of its columns at random, once for all trees or anew in every node.
 
-    FATE and SecretFlow draw new numbers for every node, which no attack here links: figures are upper bounds for these.
+    FATE and SecretFlow draw new numbers for every node; FATE also mixes the bins of all columns.
+
+    Attributes:
+        renumbered: whether bins get new numbers in every node.
     """
 
+    renumbered: bool = False
     words: ClassVar[str] = "bins in random order"
     acts_on: ClassVar[ActsOn] = "order of bins"
 

@@ -241,14 +241,14 @@ def _without_decay(
     weight = weights[:, : span.layer.shape[1]]
     candidates = [span]
     # Biases may be left out of the decay.
-    for kept in (weight, torch.cat([weight[:, :-1], torch.zeros_like(weight[:, -1:])], dim=1)):
-        inverse = torch.linalg.pinv(kept)
-        tall = kept.shape[0] >= kept.shape[1]
+    for decayed in (weight, torch.cat([weight[:, :-1], torch.zeros_like(weight[:, -1:])], dim=1)):
+        inverse = torch.linalg.pinv(decayed)
+        tall = decayed.shape[0] >= decayed.shape[1]
         values = torch.linalg.eigvals(inverse @ span.layer if tall else span.layer @ inverse).real.sort().values
         alike = least - records
         begin = int((values[alike - 1 :] - values[: len(values) - alike + 1]).argmin())
         multiple = values[begin : begin + alike].median()
-        candidates.append(_LayerSpan.of(span.layer - multiple * kept, precision))
+        candidates.append(_LayerSpan.of(span.layer - multiple * decayed, precision))
     best = min(candidates, key=lambda each: float(each.values[records:].norm()))
     return best if 2 * best.values[records:].norm() < span.values[records:].norm() else span
 
@@ -332,7 +332,7 @@ def _layer_sides(model: Model, rows: Float[Tensor, "record encoded"], *, errors:
     """Return the two sides of each affine layer's gradient for each row alone, by the layer's name."""
     inputs: dict[str, list[Tensor]] = {}
     outputs: dict[str, Tensor] = {}
-    found: dict[str, list[list[Tensor]]] = {}
+    backward: dict[str, list[list[Tensor]]] = {}
     module, losses = model.module, _losses(model) if errors else []
 
     def listen(name: str, part: nn.Linear) -> object:
@@ -355,7 +355,7 @@ def _layer_sides(model: Model, rows: Float[Tensor, "record encoded"], *, errors:
                     )
                     for name, error in zip(outputs, given, strict=True):
                         if error is not None:
-                            found.setdefault(name, [[] for _ in losses])[i].append(error.double())
+                            backward.setdefault(name, [[] for _ in losses])[i].append(error.double())
     finally:
         module.train(training)
         for handle in handles:
@@ -363,7 +363,7 @@ def _layer_sides(model: Model, rows: Float[Tensor, "record encoded"], *, errors:
     # A layer that is used twice, or mixes records, has no input of its own for each row.
     joined = {name: torch.cat(parts) for name, parts in inputs.items() if all(part.ndim > 1 for part in parts)}
     return {
-        name: _Sides(whole, tuple(torch.cat(each) for each in found.get(name, [])))
+        name: _Sides(whole, tuple(torch.cat(each) for each in backward.get(name, [])))
         for name, whole in joined.items()
         if len(whole) == len(rows)
     }

@@ -9,6 +9,7 @@ round to fixed point. Categories are columns of 0 and 1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,9 @@ class SecureBoost:
         without: number of first rounds that grow on the active party's columns alone.
         noise: defense of sums on their way to the active party.
         shuffled: generator of the numbers that the passive party gives its bins; None where they are in order.
+        anew: whether shuffled bins get new numbers in every node.
+        observer: positions of the columns of the passive party whose view is recorded, where several share the passive
+            ones: each is told of the nodes that all send sums for, and knows the sides of its own splits; all if None.
     """
 
     recipe: Boosting
@@ -44,17 +48,16 @@ class SecureBoost:
     without: int = 0
     noise: Callable[[Sums], Sums] | None = None
     shuffled: np.random.Generator | None = None
+    anew: bool = False
+    observer: tuple[int, ...] | None = None
 
     def grow(self, schema: Schema, rows: Rows, labels: Labels) -> GrownTrees:
         """Return the trees, and what crosses the wire meanwhile."""
-        passive = np.zeros(rows.shape[1], dtype=bool)
-        for position in self.passive:
-            block = schema.blocks[position]
-            passive[block.start : block.stop] = True
-        columns = PassiveColumns(passive, self.without)
+        columns = PassiveColumns(_encoded_of(schema, self.passive), self.without)
         forest, message = grow_together([rows], [labels], self.recipe, self.noise or _plain, (0,), columns)
         decrypted = self._decrypted(schema, message, rows, labels)
-        return GrownTrees(forest, message, decrypted, *self._reported(forest, passive, rows))
+        observer = _encoded_of(schema, self.passive if self.observer is None else self.observer)
+        return GrownTrees(forest, message, decrypted, *self._reported(forest, observer, rows))
 
     def _decrypted(self, schema: Schema, message: HistogramMessage, rows: Rows, labels: Labels) -> SumsMessage:
         """Return what the active party decrypts and follows, with its own derivatives of each row."""
@@ -76,20 +79,35 @@ class SecureBoost:
                 sums = message.sums[position][:, together].copy()
                 sums[:, together == _NO_BIN] = 0.0
                 nodes = message.nodes[position]
+                place = {int(node): i for i, node in enumerate(nodes)}
+                orders = np.stack([self._order(starts) for _ in nodes])
                 trees.append(
                     TreeSums(
                         gradients[:, tree.output],
                         tuple(members[node] for node in nodes),
                         _parents(tree, nodes),
-                        sums,
+                        np.take_along_axis(sums, orders[:, :, None], axis=1),
                         tuple(
-                            ColumnSplit(column, left, members[tree.left[node]], members[tree.right[node]])
-                            for node in np.flatnonzero(tree.left >= 0)
-                            for column, left in _split_bins(tree, int(node), owners, bins, cuts)
+                            ColumnSplit(
+                                column,
+                                left[orders[place[node], starts[column] : starts[column + 1]] - starts[column]],
+                                members[tree.left[node]],
+                                members[tree.right[node]],
+                                place[node],
+                            )
+                            for node in map(int, np.flatnonzero(tree.left >= 0))
+                            for column, left in _split_bins(tree, node, owners, bins, cuts)
                         ),
                     )
                 )
         return SumsMessage(tuple(trees), starts)
+
+    def _order(self, starts: Int[np.ndarray, " ends"]) -> Int[np.ndarray, " bin"]:
+        """Return the bins in the order in which a node sends them: as they are numbered, or by new numbers."""
+        if not self.anew or self.shuffled is None:
+            return np.arange(starts[-1])
+        pairs = itertools.pairwise(starts)
+        return np.concatenate([self.shuffled.permutation(np.arange(start, end)) for start, end in pairs])
 
     def _bins(self, schema: Schema, cuts: Cuts) -> tuple[list[Int[np.ndarray, " _bin"]], dict[int, int]]:
         """Return the bins of each passive column as they are numbered, and the column of each encoded one."""
@@ -106,7 +124,7 @@ class SecureBoost:
         return bins, owners
 
     def _reported(
-        self, forest: Forest, passive: Bool[np.ndarray, " encoded"], rows: Rows
+        self, forest: Forest, observer: Bool[np.ndarray, " encoded"], rows: Rows
     ) -> tuple[Bool[Tensor, "record node"], Int[Tensor, " node"]]:
         """Return the rows in each node that the passive party is told of, or knows by its own splits, and its tree."""
         columns, trees = [], []
@@ -116,7 +134,7 @@ class SecureBoost:
                 depth, members = tree.depth, tree.members(rows)
                 for node in np.flatnonzero(tree.left >= 0):
                     for child in (tree.left[node], tree.right[node]):
-                        reported = depth[child] < self.recipe.depth or passive[tree.column[node]]
+                        reported = depth[child] < self.recipe.depth or observer[tree.column[node]]
                         if reported and len(members[child]):
                             inside = np.zeros(len(rows), dtype=bool)
                             inside[members[child]] = True
@@ -138,6 +156,14 @@ class GrownTrees:
     decrypted: SumsMessage
     nodes: Bool[Tensor, "record node"]
     tree_of: Int[Tensor, " node"]
+
+
+def _encoded_of(schema: Schema, positions: Sequence[int]) -> Bool[np.ndarray, " encoded"]:
+    """Return which encoded columns are those of some columns."""
+    chosen = np.zeros(schema.width, dtype=bool)
+    for position in positions:
+        chosen[schema.blocks[position].start : schema.blocks[position].stop] = True
+    return chosen
 
 
 def _plain(sums: Sums) -> Sums:

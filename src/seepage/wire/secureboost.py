@@ -17,12 +17,14 @@ class ColumnSplit:
         column: position among the passive party's columns.
         bins: which bins of that column go left.
         left, right: rows that go to either side.
+        node: position of the node that is split among the tree's nodes with sums.
     """
 
     column: int
     bins: Bool[np.ndarray, " bin"]
     left: Int[np.ndarray, " _left"]
     right: Int[np.ndarray, " _right"]
+    node: int
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from seepage.attacks.trees.bin_links import linked
 from seepage.attacks.trees.bin_sums import BinSums, _as_shares
 from seepage.errors import BadInputError
 from seepage.protocols.secureboost import GrownTrees, SecureBoost
@@ -87,6 +88,23 @@ def test_the_order_of_shuffled_bins_follows_from_splits_and_frequencies() -> Non
     assert min(right(table, training, shuffled_bins={})) > 0.95
     # Taken as they are numbered, the same bins are other values.
     assert max(right(table, training)) < 0.6
+
+
+def test_bins_that_are_numbered_anew_in_renumbered_are_linked() -> None:
+    """The same trees with one number for each bin: sums of nodes are the same in another order, and so are links."""
+    table = people(400)
+    once, anew = (grown(table, 25, shuffled=np.random.default_rng(3), anew=anew) for anew in (False, True))
+    assert min(right(table, anew, shuffled_bins={"renumbered": True})) > 0.95
+    # Taken as one numbering, they fit no rows.
+    assert max(right(table, anew, shuffled_bins={})) < 0.6
+    # Up to one numbering of the bins, the links are those of the same trees: an equation of each node and bin.
+    links = linked(anew.decrypted, lambda message: BinSums()._shares(message, 400, 0.0))
+    for column in range(len(PASSIVE)):
+        here = links.of(column)
+        last, true = (message.trees[-1].sums[0, here] for message in (links, once.decrypted))
+        order = np.abs(true[:, None] - last).sum(-1).argmin(1)
+        for one, other in zip(links.trees, once.decrypted.trees, strict=True):
+            np.testing.assert_allclose(one.sums[:, here][:, order], other.sums[:, here], atol=1e-6)
 
 
 def test_trees_of_the_active_party_alone_leave_the_marginals() -> None:

@@ -19,6 +19,9 @@ from seepage.registry import attacks
 from seepage.wire.labels import LabelGuess, LabelKnowledge
 from seepage.wire.secureboost import NodesView
 
+# Known labels that the bet on the rarer label outvotes.
+_BET = 2
+
 
 @attacks.register("node_heads", "trees", needs=("labels",))
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class NodeClusters:
 
     Source: after Takahashi et al. (arXiv 2307.10318), who find communities of rows that share nodes. Deviations:
     groups are those of the first axes of a correspondence analysis of rows and nodes, and the public shares of the
-    labels say how many rows each has. The trees are the same where two labels change places. So without a known label
-    of each kind the end of the axis for the rarer one is a bet: on the end of which the first tree's nodes tell more.
+    labels say how many rows each has. The trees are the same where two labels change places. So the end of the axis for
+    the rarer one is a bet on the rows that are in the smallest nodes of the first two trees, which outvotes two known
+    labels: trees cut small nodes where labels are mixed, and leave large ones where the frequent label is alone.
     """
 
     of_classes: ClassVar[bool] = True
@@ -54,7 +58,7 @@ class NodeClusters:
         width = classes_of(knowledge, "label inference by groups of nodes")
         shares = torch.zeros(width, dtype=torch.float64)
         shares[knowledge.marginal.values.long()] = knowledge.marginal.probabilities
-        first = (view.trees == view.trees[:1]).numpy()
+        first = torch.isin(view.trees, view.trees.unique()[:2]).numpy()
         guesses = []
         for k, (nodes, seed) in enumerate(zip(view.nodes, seeds, strict=True)):
             known = np.full(view.records, -1)
@@ -80,29 +84,24 @@ def _grouped(nodes: np.ndarray, first: np.ndarray, shares: np.ndarray, known: np
         named = np.stack([np.bincount(groups[known == label], minlength=width) for label in frequent], axis=1)
         _, place = linear_sum_assignment(np.abs(sizes[:, None] - shares[frequent]) - named)
         return names[frequent[place][groups]]
-    rarer, others = (axes[known == label, 0] for label in frequent[::-1])
-    if len(rarer) and len(others):
-        axis = axes[:, 0] if rarer.mean() > others.mean() else -axes[:, 0]
-    else:
-        share = float(shares[frequent[1]])
-        axis = max((axes[:, 0], -axes[:, 0]), key=lambda side: _information(side, share, nodes[:, first]))
+    share = float(shares[frequent[1]])
+    likelier = _small_nodes(axes[:, 0], nodes[:, first]) * axes[:, 0]
+    # The bet and known labels on the right side of the cut vote for an end.
+    votes = [
+        int(((side > np.quantile(side, 1 - share)) == (known == frequent[1]))[known >= 0].sum())
+        for side in (likelier, -likelier)
+    ]
+    axis = likelier if votes[0] + _BET >= votes[1] else -likelier
     place = (axis.argsort().argsort() + 0.5) / rows
     # The cut between the labels lies at the public share of the more frequent one.
     chance = np.interp(place, [0.0, float(shares[frequent[0]]), 1.0], [0.0, 0.5, 1.0])
     return np.outer(1 - chance, names[frequent[0]]) + np.outer(chance, names[frequent[1]])
 
 
-def _information(axis: np.ndarray, share: float, nodes: np.ndarray) -> float:
-    """Return the nats that nodes tell of whether a row is among the share at the upper end of an axis."""
-    top = (axis >= np.quantile(axis, 1 - share)).astype(np.float64)
-    sizes = nodes.sum(axis=0)
-    inside = nodes.T @ top / sizes
-    return float((sizes * (_entropy(top.mean()) - _entropy(inside))).sum())
-
-
-def _entropy(chance: np.ndarray | float) -> np.ndarray:
-    inside = np.clip(chance, 1e-12, 1 - 1e-12)
-    return np.asarray(-inside * np.log(inside) - (1 - inside) * np.log1p(-inside))
+def _small_nodes(axis: np.ndarray, nodes: np.ndarray) -> float:
+    """Return the sign of the end of an axis whose rows are in the smallest nodes."""
+    smallest = np.where(nodes > 0, nodes.sum(axis=0), len(nodes)).min(axis=1, initial=len(nodes))
+    return 1.0 if np.dot(axis, np.log(smallest)) <= 0 else -1.0
 
 
 def _axes(nodes: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
+from seepage.attacks.trees.bin_links import linked
 from seepage.errors import check_count
 from seepage.registry import attacks
 from seepage.tabular.schema import Column, Discrete
@@ -43,7 +44,8 @@ class BinSums:
     which side. A point between these facts is sought by Douglas-Rachford splitting: in turn the nearest one that has
     the sums, and the nearest one whose rows are shares of bins. Under noise on the sums, one step of ridge regression
     from the bins' shares takes its place. A bin of a number stands for the public quantile in its middle. Bins that are
-    numbered at random are put in the order in which splits send them left, and categories in that of frequency.
+    numbered at random are put in the order in which splits send them left, and categories in that of frequency; where
+    they get new numbers in every node, these are linked first, see ``bin_links``.
 
     Attributes:
         steps: largest number of steps.
@@ -66,6 +68,8 @@ class BinSums:
         names = knowledge.defense.names
         noise = float(names.get("histogram_noise", {}).get("deviation", 0.0))
         shuffled = "shuffled_bins" in names
+        if names.get("shuffled_bins", {}).get("renumbered", False):
+            message = linked(message, lambda some: self._shares(some, records, noise))
         equations = _BinEquations(message, records, noise)
         columns = []
         for position, (column, marginal) in enumerate(zip(knowledge.schema.columns, knowledge.marginals, strict=True)):
@@ -80,14 +84,21 @@ class BinSums:
             columns.append(_cells(chosen, sums.shape[1], column, marginal, shuffled))
         return np.stack(columns, axis=1)
 
+    def _shares(self, message: SumsMessage, records: int, noise: float) -> _Shares:
+        """Return each row's share of each bin of all columns, by the equations and splits of some trees."""
+        equations = _BinEquations(message, records, noise)
+        points = []
+        for position in range(len(message.starts) - 1):
+            sums, allowed = equations.sums[:, message.of(position)], _allowed(message, position, records)
+            points.append(equations.nearest(_first_shares(equations, sums, allowed), sums))
+        return np.concatenate(points, axis=1)
+
     def _bins(self, equations: _BinEquations, sums: _Sums, allowed: _Allowed) -> Int[np.ndarray, " row"]:
         """Return the bin of each row."""
-        start = allowed * equations.shares(sums)
-        shares = start / np.maximum(start.sum(axis=1, keepdims=True), 1e-3)
-        point = equations.nearest(shares, sums)
+        point = equations.nearest(_first_shares(equations, sums, allowed), sums)
         if equations.noise or not equations.number:
             return np.where(allowed, point, _NEVER).argmax(axis=1)
-        offset = np.zeros_like(point)
+        shares, offset = point, np.zeros_like(point)
         for step in range(self.steps):
             shares = _as_shares(point + offset, allowed)
             if step % _CHECKED_AFTER == 0 and equations.have(shares.argmax(axis=1), sums):
@@ -149,6 +160,12 @@ class _BinEquations:
         ones = np.zeros((len(bins), sums.shape[1]))
         ones[np.arange(len(bins)), bins] = 1.0
         return bool(np.abs(self.matrix @ ones - sums).max() < _EXACT)
+
+
+def _first_shares(equations: _BinEquations, sums: _Sums, allowed: _Allowed) -> _Shares:
+    """Return shares of the bins that splits leave each row, the same for all rows of a kind."""
+    start = allowed * equations.shares(sums)
+    return start / np.maximum(start.sum(axis=1, keepdims=True), 1e-3)
 
 
 def _allowed(message: SumsMessage, position: int, records: int) -> _Allowed:

@@ -77,7 +77,10 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
     """An audit of boosted trees over columns; a unit is one training, with all its rows in it."""
 
     setting = "trees"
-    ignored = frozenset({*Spec.model_fields, "repetitions", "rows", "passive"}) - {"dataset_options", "seed"}
+    ignored = frozenset({*Spec.model_fields, "repetitions", "rows", "passive", "label_party"}) - {
+        "dataset_options",
+        "seed",
+    }
     data: Dataset
 
     def _set_up(self, spec: TreesSpec, dataset: Dataset | None) -> None:
@@ -103,6 +106,7 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
                     f"give fewer ({name}), or more rows."
                 )
         self.partition = partition_of(spec, data)
+        self.observer = _observer(spec, self.partition)
         refuse_class_attacks("trees", spec.attacks, data.schema.target)
         refuse_inapplicable(spec.attacks, deployed(spec))
         refuse_baselines(spec.baselines, deployed(spec))
@@ -151,7 +155,8 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"columns": [list(columns) for columns in self.partition.columns]}
+        observer: Mapping[str, Json] = {"observer": list(self.observer)} if self.spec.label_party else {}
+        return {"columns": [list(columns) for columns in self.partition.columns], **observer}
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
@@ -216,7 +221,8 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
         known = min(100, rows // 4)
         changed = {
             **_CONTROL_TREES,
-            **{"rows": (rows,), "passive": planted.schema.names[-_CONTROL_COINS:], "max_bin": 256, "base_score": None},
+            **{"rows": (rows,), "passive": planted.schema.names[-_CONTROL_COINS:], "label_party": ()},
+            **{"max_bin": 256, "base_score": None},
             **{"leaked": known, "known_labels": known, "attacks": tuple(attacks)},
             # No column tells anything of a coin, so that a prediction from all of them is as good as this.
             "baselines": named("constant", *(("label_mode", "label_columns") if classes else ())),
@@ -270,11 +276,13 @@ class _Grown:
 
     def nodes(self) -> NodesView:
         """Return what the passive party sees; in the negative control, the nodes of other rows."""
-        schema, known = self.audit.partition.schemas[1], self.audit.spec.known_labels
+        observer, known = list(self.audit.observer), self.audit.spec.known_labels
+        whole = self.audit.data.schema
+        schema = Schema(columns=tuple(whole.columns[i] for i in observer), target=whole.target)
         nodes = self.grown.nodes[:_GUESSED]
         if self.audit.swapped:
             nodes = torch.cat([nodes[:known], nodes[known:].roll(1, 0)])
-        own = encoder_of(schema).encode(self.cells[:_GUESSED, self.passive])
+        own = encoder_of(schema).encode(self.cells[:_GUESSED, observer])
         return NodesView(nodes[None], self.grown.tree_of, own[None].double())
 
     def knows_columns(self) -> FeatureKnowledge:
@@ -321,6 +329,17 @@ def partition_of(spec: TreesSpec, data: Dataset) -> Partition:
     return by_shares(data.schema, [1 - spec.share, spec.share], None, data.named_sensitive, 1)
 
 
+def _observer(spec: TreesSpec, partition: Partition) -> tuple[int, ...]:
+    """Return the columns of the passive party that is after the labels."""
+    passive = dict(zip(partition.schemas[1].names, partition.columns[1], strict=True))
+    foreign = [name for name in spec.label_party if name not in passive]
+    if foreign:
+        raise BadInputError(
+            f"label_party names {foreign[0]!r}, which is no passive column; those are {', '.join(passive)}."
+        )
+    return tuple(passive[name] for name in spec.label_party) or tuple(partition.columns[1])
+
+
 def _training(audit: ColumnsAudit, configuration: Configuration, unit: int, seed: int) -> _Grown:
     spec, data = audit.spec, audit.data
     defense, count = audit.defenses[configuration.defense], configuration.batch_size
@@ -348,6 +367,8 @@ def _training(audit: ColumnsAudit, configuration: Configuration, unit: int, seed
         0 if defense.first is None else defense.first.rounds,
         None if noise is None else lambda sums: noise(sums, generator),
         None if defense.shuffled is None else np.random.default_rng([seed, 2]),
+        defense.shuffled is not None and defense.shuffled.renumbered,
+        audit.observer,
     )
     rows = boosting.encoded(data.schema, data.statistics, grown_on)
     tested = boosting.encoded(data.schema, data.statistics, others), numbers_of(data, theirs)
@@ -392,8 +413,8 @@ def _threat_model(spec: TreesSpec, data: Dataset, partition: Partition) -> tuple
         f"{', '.join(partition.schemas[1].names)}. It knows their schema and marginals, the order of bins unless they "
         "are shuffled, and no value at which a bin ends.",
         "The passive party is told the rows of each node that it sends sums for, and knows those on either side of its "
-        f"own splits. It is after the labels of {min(max(spec.rows), _GUESSED):,} rows, of which it knows "
-        f"{spec.known_labels:,}.",
+        f"own splits.{_of_several(spec)} It is after the labels of {min(max(spec.rows), _GUESSED):,} rows, of which it "
+        f"knows {spec.known_labels:,}.",
         f"Baselines from own columns learn from {spec.leaked:,} records that the active party knows whole.",
         f"SecureBoost on {', '.join(f'{rows:,}' for rows in spec.rows)} rows of {data.name}, {len(data.all):,} rows: "
         f"{spec.trees} rounds, depth {spec.depth}, eta {spec.learning_rate:g}, lambda {spec.regularisation:g}, at most "
@@ -401,6 +422,15 @@ def _threat_model(spec: TreesSpec, data: Dataset, partition: Partition) -> tuple
         f"{how_many(spec.repetitions, 'training')} from seed {spec.seed}; intervals are over trainings.",
         "Encryption is left out, since what is decrypted is what counts. Noise has no epsilon here: the rows that go "
         "left at a split are sent as they are.",
+    )
+
+
+def _of_several(spec: TreesSpec) -> str:
+    """Return which of several passive parties is after the labels, as a sentence; nothing where there is one."""
+    if not spec.label_party:
+        return ""
+    return (
+        f" Several share the passive columns, and the one with {', '.join(map(clean, spec.label_party))} is measured."
     )
 
 

@@ -19,7 +19,7 @@ _BASELINES = named("mode", "likeliest", "random", "own_marginals")
 _OF_COLUMNS = named("bin_sums", "node_heads", "node_clusters")
 _BASELINES_OF_COLUMNS = named("constant", "median", "own_columns", "label_mode", "label_columns")
 # Options that have no meaning under the protocols of the other kind.
-_OF_CLIENTS, _BY_COLUMNS = ("clients", "summed"), ("passive", "share", "leaked", "known_labels")
+_OF_CLIENTS, _BY_COLUMNS = ("clients", "summed"), ("passive", "share", "label_party", "leaked", "known_labels")
 
 
 class TreesSpec(Spec):
@@ -109,6 +109,17 @@ sums that it decrypts, and the passive party reads labels from the rows of the n
         Fraction,
         Option("Share of the columns that the passive party holds with secureboost, if none is named.", PARTIES),
     ] = 0.5
+    label_party: Annotated[
+        tuple[str, ...],
+        BeforeValidator(several),
+        Option(
+            "Column of the passive party that is after the labels with secureboost, where several parties share the "
+            "passive columns; the active party is after those of all.",
+            PARTIES,
+            "COLUMN",
+            default="all passive columns, of one party",
+        ),
+    ] = ()
     leaked: Annotated[
         Amount,
         Option(

@@ -515,6 +515,8 @@ def _threat_model(
         "The attacker is the active party, honest but curious: it holds the labels, the top model and "
         f"{how_many(len(partition.columns[0]), 'column')}, and receives the features of every party.",
         f"It is after {after}.",
+        "Alignment has told each party which of its records the others have, too. All rows here are shared, so that "
+        "this is not measured; an attack on a transcript with the party's whole table (own.csv) measures it.",
         "It knows the schema and the marginals of these columns. What else an attack is granted stands beside it: "
         + ("; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items() if grant in needed) or "nothing")
         + ".",
