@@ -66,6 +66,24 @@ def span(low: float | None, high: float | None) -> str:
     return f"[{first}, {percent(high).removesuffix('%') if high < _HALF else f'{100 * high:.1f}'}]"
 
 
+UNBOUNDED = "too few to bound it"
+
+
+def span_of_gap(low: float | None, high: float | None) -> str:
+    """Return the interval of a share of a gap in percent, nothing for a missing one; from 0 to 1 it bounds nothing.
+
+    Example:
+        >>> span_of_gap(0.25, 0.9), span_of_gap(0.0, 1.0)
+        ('[25.0, 90.0]', 'too few to bound it')
+    """
+    return UNBOUNDED if bounds_nothing(low, high) else span(low, high)
+
+
+def bounds_nothing(low: float | None, high: float | None) -> bool:
+    """Return whether an interval of a share reaches from nothing to all."""
+    return low is not None and high is not None and low <= _ALMOST and high >= 1 - _ALMOST
+
+
 def how_many(number: int, name: str) -> str:
     """Return a number with the name of what is counted, which takes an s for several.
 
