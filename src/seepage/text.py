@@ -36,7 +36,7 @@ def printable_json(content: object, allow_nan: bool = True) -> str:
 
 
 _ALMOST = 1e-9
-_HALF = 0.5
+_HALF, _A_HALF_PERCENT = 0.5, 0.005
 # Possibly not printable: all but line breaks and the printable characters of ASCII.
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
@@ -80,8 +80,8 @@ def span_of_gap(low: float | None, high: float | None) -> str:
 
 
 def bounds_nothing(low: float | None, high: float | None) -> bool:
-    """Return whether an interval of a share reaches from nothing to all."""
-    return low is not None and high is not None and low <= _ALMOST and high >= 1 - _ALMOST
+    """Return whether an interval of a share reaches from 0% to 100%, to the nearest percent."""
+    return low is not None and high is not None and low < _A_HALF_PERCENT and high > 1 - _A_HALF_PERCENT
 
 
 def how_many(number: int, name: str) -> str:
