@@ -2,7 +2,7 @@
 
     python benchmarks/epsilon.py --out benchmarks/results/epsilon.csv
 
-`message_epsilon` sends 5,000 messages with the canary and as many without, 200 times. Each mechanism blurs the sum of
+`message_epsilon` sends 50,000 messages with the canary and as many without, 200 times. Each mechanism blurs the sum of
 clipped gradients, whose neighbours differ by the clipping bound. Its epsilon is known: that of pure noise (`laplace`,
 `geometric`, `randomised response`), or at delta 1e-5 from the closed form (`gaussian`) and from its probabilities
 (`discrete gaussian`). `fault` is
@@ -110,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="CSV file, which is continued")
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--messages", type=int, default=5_000)
+    parser.add_argument("--messages", type=int, default=50_000)
     arguments = parser.parse_args()
     done = {tuple(line[key] for key in KEYS) for line in read_lines(arguments.out)}
     for name, (mechanism, scale_of, delta) in MECHANISMS.items():

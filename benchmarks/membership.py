@@ -3,7 +3,8 @@
     python benchmarks/membership.py --out benchmarks/results/membership.csv
 
 One line for each table, recipe, attack and figure: mean and 95% interval over repetitions, and the same on the control,
-models that were trained on none of the records. A recipe that is done already is not measured again.
+models that were trained on none of the records. A repetition is an average over thirty models, so that intervals are
+Student's t. A recipe that is done already is not measured again.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from seepage.assessment.intervals import Estimate, student
 from seepage.assessment.training_membership import MembershipTest, measure_training_membership
 from seepage.datasets import load
+from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 
+_SITE = Dense(2, (100,), epochs=1, batch_size=32, learning_rate=0.3)
 RECIPES = {
     "20 epochs": Dense(2, (100,), epochs=20, batch_size=32, weight_decay=0.0),
     "2 epochs": Dense(2, (100,), epochs=2, batch_size=32, weight_decay=0.0),
     "DP-SGD, noise 1": Dense(2, (100,), epochs=20, batch_size=32, weight_decay=0.0, clip=1.0, noise=1.0),
+    "5 sites, 20 rounds": Federation(_SITE, sites=5, rounds=20),
 }
 TABLES = {"german": 300, "adult": 1_000}
 FIELDS: tuple[str, ...] = ("dataset", "rows", "recipe", "attack", "sees", "metric", "mean", "low", "high")
@@ -48,7 +53,7 @@ def measured(dataset: str, rows: int, recipe: str, test: MembershipTest) -> list
         if figure.target != "deployed":
             continue
         own, beside = figure.estimate, control.get((figure.attack, figure.sees, figure.metric))
-        ends = [own.mean, own.low, own.high, *([] if beside is None else [beside.mean, beside.low, beside.high])]
+        ends = [*with_student(own), *([] if beside is None else with_student(beside))]
         shown = [None if end is None else round(end, 4) for end in ends] + [None] * (6 - len(ends))
         names = (*FIELDS[6:], *MORE[:3])
         about = (dataset, rows, recipe, figure.attack, figure.sees, figure.metric)
@@ -57,9 +62,16 @@ def measured(dataset: str, rows: int, recipe: str, test: MembershipTest) -> list
     return lines
 
 
+def with_student(estimate: Estimate) -> list[float | None]:
+    """Return a mean with the ends of Student's t interval, within 0 and 1."""
+    ends = student(estimate.mean, estimate.std, estimate.n)
+    return [estimate.mean, *([None, None] if ends is None else [max(0.0, ends[0]), min(1.0, ends[1])])]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing and write a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=tuple(TABLES), action="append", help="only these tables")
     parser.add_argument("--models", type=int, default=32)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--out", type=Path, required=True)
@@ -71,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     done = {(line["dataset"], line["recipe"]) for line in lines}
     for dataset, rows in TABLES.items():
         for recipe in RECIPES:
-            if (dataset, recipe) in done:
+            if (dataset, recipe) in done or dataset not in (given.dataset or TABLES):
                 continue
             test = MembershipTest(rows, given.models, given.repetitions)
             lines += measured(dataset, rows, recipe, test)

@@ -3,8 +3,8 @@
     python benchmarks/recommend.py --dataset german --setting horizontal --below 0.2
     python benchmarks/recommend.py --dataset german --setting split --below 0.2
 
-One line a configuration that was looked at. The recommended one is audited again, ``--fresh`` times with other seeds and
-as many units as the recommendation names: ``passed`` of ``fresh`` audits pass the limit, with the bounds
+One line a configuration that was looked at. The recommended one is audited again, ``--fresh`` times with other seeds
+and as many units as the recommendation names: ``passed`` of ``fresh`` audits pass the limit, with the bounds
 ``fresh_upper``. ``forecast`` is the time to go that the search said after its first step, ``took`` what it then took.
 
 Horizontal learning has batches of 8; the other settings have their defaults. In pooled learning there are 400 target

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
+from scipy.optimize import root_scalar
 from scipy.stats import binom
 from torch import Tensor, nn
 
@@ -49,7 +50,7 @@ def test_the_canaries_of_dp_sgd_stay_below_its_epsilon_and_near_it() -> None:
     defense, closed = DPSGD(clip_norm=0.5, noise_multiplier=1.0), gaussian_epsilon(1.0, DELTA)
     found = message_epsilon(defense.gradient, 0.5, DELTA, bound="gaussian")
     assert 0.8 * closed <= found.low <= closed
-    assert found.words.endswith("(n=10,000), if its noise is normal.")
+    assert found.words.endswith("(n=100,000), if its noise is normal.")
     # Without the assumption less is shown, and nothing from above.
     weaker = message_epsilon(defense.gradient, 0.5, DELTA)
     assert 0.3 * closed <= weaker.low < found.low
@@ -73,6 +74,37 @@ def _discrete(draw: np.random.Generator, epsilon: float, n: int) -> Scores:
 
 def _laplace(draw: np.random.Generator, epsilon: float, n: int) -> Scores:
     return 1.0 + draw.laplace(0, 1 / epsilon, n), draw.laplace(0, 1 / epsilon, n)
+
+
+def _worst(draw: np.random.Generator, epsilon: float, delta: float, present: bool, n: int) -> NDArray[np.float64]:
+    """Scores of the mechanism of which every (epsilon, delta) one is made: the truth with delta, else a likely one."""
+    truthful = draw.random(n) < 1 / (1 + math.exp(-epsilon))
+    given_away = draw.random(n) < delta
+    return np.where(given_away, 3.0, 1.0) * np.where(truthful | given_away, 1, -1) * (1 if present else -1)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
+def test_the_worst_mechanism_is_hardly_ever_accused_and_bounded_closely(delta: float) -> None:
+    lows = []
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        present, absent = _worst(draw, 1.0, delta, True, 500), _worst(draw, 1.0, delta, False, 500)
+        lows.append(error_bound(present, absent, delta, seed=seed).low)
+    # 2.5% of 100 are 2.5; nine or more have a probability below 1 in 1,000 there.
+    assert sum(low > 1.0 for low in lows) < 9
+    assert np.median(lows) > 0.6
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_half_of_gaussian_noise_is_found_without_an_assumption(epsilon: float) -> None:
+    mu = float(root_scalar(lambda mu: gaussian_epsilon(mu, DELTA) - epsilon, bracket=(1e-3, 10)).root)
+    found, accused = 0, 0
+    for seed in range(10):
+        draw, n = np.random.default_rng(seed), 50_000
+        absent = draw.normal(0, 1, n)
+        found += error_bound(draw.normal(2 * mu, 1, n), absent, DELTA).low > epsilon
+        accused += error_bound(draw.normal(mu, 1, n), absent, DELTA).low > epsilon
+    assert (found, accused) == (10, 0)
 
 
 @pytest.mark.parametrize("mechanism", [_laplace, _randomised_response, _discrete])

@@ -19,6 +19,7 @@ from seepage.assessment.training_membership import (
 from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
 from seepage.datasets import load
 from seepage.errors import BadInputError
+from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from tests.tables import pay_table
 
@@ -152,6 +153,21 @@ def test_rounds_are_those_of_one_training() -> None:
     shorter = Dense(2, (6,), epochs=2, batch_size=8).train(inputs, labels, chosen, [1, 2])
     assert torch.equal(first.flat(), shorter.flat())
     assert len(recipe.rounds(inputs, labels, chosen, [1, 2], 9)) == 4
+
+
+def test_a_sites_updates_tell_more_of_its_records_than_the_trained_model() -> None:
+    recipe = Federation(Dense(2, (64,), 1, 16, 0.3), sites=4, rounds=15)
+    test = MembershipTest(rows=60, shadows=12, repetitions=2)
+    found = {
+        (f.attack, f.sees, f.target): f.estimate.mean or 0.0
+        for f in measure_training_membership(GERMAN, recipe, test)
+        if f.metric == "membership_auc"
+    }
+    assert found["lira", "updates", "deployed"] > found["lira", "final", "deployed"] + 0.02
+    assert found["lira", "final", "deployed"] > 0.6
+    # A site of which a record is asked tells nothing of records that no model was trained on.
+    for sees in ("final", "rounds", "updates"):
+        assert abs(found["lira", sees, "control"] - 0.5) < 0.08
 
 
 def test_what_cannot_be_tested_is_refused() -> None:

@@ -26,14 +26,15 @@ def test_figures_stand_beside_control_and_baselines_and_are_written_in_private(s
     code, out, err = seepage("--data", "rows.csv", "--target", "ill", *_FEW, "--out", "who.json")
     assert (code, err) == (0, "")
     assert "\x1b" not in out
-    for word in ("lira", "rmia", "loss", "random", "the trained model", "models of 5 rounds", "AUC of the control"):
+    for word in ("lira", "rmia", "loss", "random", "the trained model", "models of all rounds", "a site's updates"):
         assert word in out
     assert "A low figure is no proof" in out
     content = json.loads((tmp_path / "who.json").read_text())
     figures = {(f["attack"], f["sees"], f["target"], f["metric"]): f["estimate"] for f in content["figures"]}
     assert figures["lira", "final", "deployed", "membership_auc"]["n"] == 3
     assert {target for _, _, target, _ in figures} == {"deployed", "control"}
-    assert content["recipe"]["hidden"] == [16]
+    assert content["recipe"]["network"]["hidden"] == [16]
+    assert (content["recipe"]["sites"], content["recipe"]["rounds"]) == (5, 10)
     assert stat.S_IMODE((tmp_path / "who.json").stat().st_mode) == 0o600
 
 
@@ -41,6 +42,9 @@ def test_what_cannot_be_tested_is_one_line(seepage: Any) -> None:
     code, _, err = seepage("--dataset", "german", "--shadows", "5")
     assert code == 2
     assert "got shadows=5, give an even number from 6 up" in err
+    code, _, err = seepage("--dataset", "german", "--rows", "42")
+    assert code == 2
+    assert "5 sites have equal shares of the rows of a training, got 42" in err
     code, _, err = seepage("--dataset", "german", "--noise", "1")
     assert code == 2
     assert "give a bound (clip=1.0)" in err

@@ -73,7 +73,7 @@ def test_a_risk_is_what_the_attack_does_beyond_the_control() -> None:
     risk = risk_of(row(mean=0.7), 0.4, Estimate(0.3, 0.2, 0.7, 9))
     assert risk == pytest.approx({"mean": 0.5, "low": 1 / 3, "high": 1.0})
     assert risk_of(row(mean=1.0), 0.4, Estimate(0.6, -0.2, 1.4, 9)) == pytest.approx(
-        {"mean": 1.0, "low": -1 / 3, "high": 1.0}
+        {"mean": 1.0, "low": 0.0, "high": 1.0}
     )
     assert risk_of(row(mean=1.0), 1.0, Estimate(0.0, 0.0, 0.0, 9)) is None
     assert risk_of(row(mean=0.7), 0.4, Estimate(0.3, None, None, 1)) == {"mean": 0.5, "low": None, "high": None}

@@ -19,7 +19,7 @@ from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding
 from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
-from seepage.text import percent
+from seepage.text import UNBOUNDED, percent, span_of_gap
 from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.results.test_verdict import row
 
@@ -172,6 +172,26 @@ def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_rep
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "low", "high", "said"),
+    [
+        (2, -0.7, 1.0, "2 flips, too few to bound it"),
+        (5, -0.84, 0.16, "5 flips, too few to bound it"),
+        (10, -0.1, 0.08, "10 flips, 95% interval 0 to 50"),
+    ],
+)
+def test_an_interval_of_the_closed_gap_that_bounds_nothing_is_said_to(
+    count: int, low: float, high: float, said: str
+) -> None:
+    # All is read, beside a baseline of 84%: a lift of -84 points is -525% of the gap.
+    few = row(mean=0.9, low=0.4, high=1.0, n=count, baseline=0.84, lift=0.06, lift_low=low, lift_high=high)
+    assert closed_gap(few, "lift_low") == 0.0
+    assert said in headline(result([few])).words
+    assert span_of_gap(closed_gap(few, "lift_low"), closed_gap(few, "lift_high")) in (UNBOUNDED, "[0.0, 50.0]")
+    # An attack that does worse than guessing stands as far below 0 as it was measured.
+    assert closed_gap(row(lift=-0.1, lift_low=-0.3, lift_high=0.1), "lift_low") == -0.2
+
+
 def test_no_bound_of_the_closed_gap_is_above_all_of_it_and_almost_all_is_not_all() -> None:
     almost = row(mean=0.9975, low=0.99, high=1.0, lift=0.4975, lift_low=0.46, lift_high=0.53)
     assert closed_gap(almost, "lift_high") == 1.0
@@ -184,7 +204,7 @@ def test_units_that_are_all_alike_have_their_interval_in_every_place() -> None:
     alike = row(n=5, mean=1.0, low=0.416, high=1.0, std=0.0, lift=0.5, lift_low=-0.12, lift_high=0.82, lift_std=0.0)
     flat = result([alike])
     assert "95% interval 41.6% to 100.0%" in summary(flat)
-    assert "100 are read (5 flips, 95% interval 0 to 100)" in headline(flat).words
+    assert "100 are read (5 flips, too few to bound it)" in headline(flat).words
     cells = interval("95% interval").cell({"low": 0.416, "high": 1.0, "n": 5})
     errors = interval("95% interval", scale=1.0).cell({"low": 0.416, "high": 1.0, "n": 5})
     assert (cells.text, errors.text) == ("[41.6, 100.0]", "[0.416, 1]")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage.assessment.intervals import Estimate, interval
@@ -20,6 +20,7 @@ from seepage.attacks.membership import lira_scores, loss_scores, own_class_logit
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError, check_count
 from seepage.seeds import stream
+from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -40,7 +41,8 @@ class MembershipFigure:
 
     Attributes:
         kind: ``attack``, ``baseline``, or ``about`` for the share of records on which models are right.
-        sees: ``final`` for the trained model alone, ``rounds`` for those after some of its epochs, ``nothing``.
+        sees: ``final`` for the trained model alone, ``rounds`` for the models after all rounds of a federation, or some
+            epochs of another training, ``updates`` for what a site sends in all rounds, ``nothing``.
         target: ``deployed`` for models trained on half of the records, ``control`` for models trained on none.
         estimate: mean over repetitions with its interval.
     """
@@ -61,7 +63,8 @@ class MembershipTest:
         rows: records that a model is trained on; a third of the table, 1,000 at most, if None.
         shadows: models of a repetition, an even number: each is attacked with all others but its complement.
         repetitions: independent draws of records and models; intervals are over them.
-        rounds: number of epochs after which an attacker that sees all rounds gets the model, evenly spaced.
+        rounds: number of epochs after which an attacker that sees rounds gets the model of a training that is no
+            federation, evenly spaced.
 
     Raises:
         BadInputError: a number is below its least value.
@@ -85,12 +88,13 @@ class MembershipTest:
 
 
 def measure_training_membership(
-    dataset: Dataset, learner: Dense, test: MembershipTest | None = None, seed: int = 0
+    dataset: Dataset, learner: Dense | Federation, test: MembershipTest | None = None, seed: int = 0
 ) -> list[MembershipFigure]:
     """Return the figures of all attacks and baselines on trainings by a recipe, and on the control.
 
     Scores of all models of a repetition are put together, so that one threshold serves all of them; a repetition has
-    one value of each figure.
+    one value of each figure. Who reads a site's updates asks whether a record is one of that site: a member is asked of
+    its own site, and a record that took no part of one at random.
 
     Raises:
         BadInputError: the target is a number, or the table has too few rows.
@@ -104,7 +108,7 @@ def measure_training_membership(
         True
     """
     test = test or MembershipTest()
-    sizes = _sizes(dataset, test)
+    sizes = _sizes(dataset, test, learner.sites if isinstance(learner, Federation) else 1)
     repetitions = [
         _repetition(dataset, learner, test, sizes, stream(seed, r, "membership")) for r in range(test.repetitions)
     ]
@@ -131,14 +135,14 @@ def member_gap(figures: Sequence[MembershipFigure]) -> tuple[float | None, float
 
 
 @dataclass(frozen=True)
-class _RowCounts:
+class RowCounts:
     """Numbers of rows by their use: trained on by one model, and of RMIA's population."""
 
     trained: int
     population: int
 
 
-def _sizes(dataset: Dataset, test: MembershipTest) -> _RowCounts:
+def _sizes(dataset: Dataset, test: MembershipTest, sites: int) -> RowCounts:
     target, rows = dataset.schema.target, len(dataset.all)
     if not isinstance(target, Discrete):
         raise BadInputError(
@@ -147,24 +151,40 @@ def _sizes(dataset: Dataset, test: MembershipTest) -> _RowCounts:
         )
     population = min(_POPULATION, int(_POPULATION_SHARE * rows))
     most = (rows - population) // 3
-    trained = min(most, _MOST_ROWS) if test.rows is None else test.rows
+    trained = sites * (min(most, _MOST_ROWS) // sites) if test.rows is None else test.rows
     if trained > most or trained < _FEWEST_ROWS:
         raise BadInputError(
             f"a test of membership takes three times the {trained:,} records of a training, and {population:,} others, "
             f"but the table has {rows:,}; give at most {most:,} rows, at least {_FEWEST_ROWS}, or a larger table."
         )
-    return _RowCounts(trained, population)
+    return RowCounts(trained, population)
 
 
 _Name = tuple[str, str, str]
 _Both = tuple[Float[Tensor, " member"], Float[Tensor, " other"]]
 
 
-def _repetition(
-    dataset: Dataset, learner: Dense, test: MembershipTest, sizes: _RowCounts, seed: int
-) -> dict[_Name, _Both]:
-    """Return the scores of members and non-members of all models of one repetition, by attack, view and target."""
-    generator = torch.Generator().manual_seed(seed % 2**62)
+@dataclass(frozen=True)
+class TrainedModels:
+    """What the models of a repetition say of records: logits of their own classes, by what the attacker sees.
+
+    Attributes:
+        candidates: records that deployed models may have been trained on; control models are the last ones.
+        population: records that no model was trained on.
+        members: which candidates each deployed model was trained on, in pairs of complements.
+        coins: which candidates count as members of each control model, which was trained on none.
+    """
+
+    candidates: dict[str, Float[Tensor, "model record round"]]
+    population: dict[str, Float[Tensor, "model other round"]]
+    members: Bool[Tensor, "deployed record"]
+    coins: Bool[Tensor, "control record"]
+
+
+def train_models(
+    dataset: Dataset, learner: Dense | Federation, test: MembershipTest, sizes: RowCounts, generator: torch.Generator
+) -> TrainedModels:
+    """Train the models of one repetition, deployed ones in pairs on the two halves of the candidates."""
     n, count = sizes.trained, 3 * sizes.trained + sizes.population
     cells, labels = dataset.all.at(torch.randperm(len(dataset.all), generator=generator)[:count])
     inputs = Encoder(dataset.schema, dataset.statistics, dtype=torch.float32).encode(cells)
@@ -174,24 +194,59 @@ def _repetition(
     fresh = torch.arange(2 * n, 3 * n).expand(max(2, test.shadows // 4), n)
     models = torch.cat([chosen, fresh])
     seeds = torch.randint(2**62, (len(models),), generator=generator).tolist()
-    rounds = learner.rounds(inputs, labels.long(), models, seeds, test.rounds)
-    logits = torch.stack([own_class_logits(_logits(stage, inputs), labels) for stage in rounds], 2)
-    candidates, population = logits[:, : 2 * n], logits[:, 3 * n :]
     members = torch.zeros(test.shadows, 2 * n, dtype=torch.bool).scatter(1, chosen, True)
     coins = torch.stack([torch.randperm(2 * n, generator=generator) < n for _ in fresh])
+    if isinstance(learner, Dense):
+        stages = learner.rounds(inputs, labels.long(), models, seeds, test.rounds)
+        seen = {"rounds": [own_class_logits(_logits(stage, inputs), labels) for stage in stages]}
+    else:
+        seen = _federated(learner, inputs, labels, models, seeds, generator)
+    logits = {name: torch.stack(stages, 2) for name, stages in seen.items()}
+    logits["final"] = logits["rounds"][..., -1:]
+    candidates = {name: values[:, : 2 * n] for name, values in logits.items()}
+    return TrainedModels(candidates, {name: values[:, 3 * n :] for name, values in logits.items()}, members, coins)
+
+
+def _federated(
+    learner: Federation,
+    inputs: Float[Tensor, "row encoded"],
+    labels: Float[Tensor, " row"],
+    models: Int[Tensor, "model trained"],
+    seeds: Sequence[int],
+    generator: torch.Generator,
+) -> dict[str, list[Float[Tensor, "model row"]]]:
+    """Return logits after each round, of averaged models and of the sites of which rows are asked."""
+    shape, share = (len(models), len(inputs)), models.shape[1] // learner.sites
+    site = torch.randint(learner.sites, shape, generator=generator)
+    site.scatter_(1, models, (torch.arange(models.shape[1]) // share).expand_as(models))
+    seen: dict[str, list[Float[Tensor, "model row"]]] = {"rounds": [], "updates": []}
+    for average, sites in learner.train(inputs, labels.long(), models, seeds):
+        seen["rounds"].append(own_class_logits(_logits(average, inputs), labels))
+        each = own_class_logits(_logits(sites, inputs), labels).unflatten(0, (-1, learner.sites))
+        seen["updates"].append(each.gather(1, site[:, None])[:, 0])
+    return seen
+
+
+def _repetition(
+    dataset: Dataset, learner: Dense | Federation, test: MembershipTest, sizes: RowCounts, seed: int
+) -> dict[_Name, _Both]:
+    """Return the scores of members and non-members of all models of one repetition, by attack, view and target."""
+    generator = torch.Generator().manual_seed(seed % 2**62)
+    trained = train_models(dataset, learner, test, sizes, generator)
     # A model and its complement are left out together, so that as many shadow models hold a record as do not.
     pairs = torch.arange(test.shadows) // 2
-    both = {"deployed": members, "control": coins}
+    both = {"deployed": trained.members, "control": trained.coins}
     left_out = {"deployed": pairs[:, None] == pairs, "control": None}
     places = {"deployed": slice(0, test.shadows), "control": slice(test.shadows, None)}
     scores = {}
     for target, truth in both.items():
-        for sees, some in (("final", slice(-1, None)), ("rounds", slice(None))):
-            attacked, shadows = candidates[places[target]][..., some], candidates[: test.shadows, :, some]
-            others = population[places[target]][..., some], population[: test.shadows, :, some]
+        for sees, logits in trained.candidates.items():
+            attacked, shadows = logits[places[target]], logits[: test.shadows]
+            population = trained.population[sees]
+            others = population[places[target]], population[: test.shadows]
             answers = {
-                "lira": lira_scores(attacked, shadows, members, left_out[target]),
-                "rmia": rmia_scores(attacked, shadows, members, others, left_out[target]),
+                "lira": lira_scores(attacked, shadows, trained.members, left_out[target]),
+                "rmia": rmia_scores(attacked, shadows, trained.members, others, left_out[target]),
             }
             if sees == "final":
                 answers["loss"] = loss_scores(attacked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,17 +21,25 @@ from seepage.cli.app import app
 from seepage.cli.correlate import OF_TABLES
 from seepage.cli.options import fields_in_options
 from seepage.digests import Json
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
 from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.units import load_rows
+from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from seepage.tabular.schema import Discrete
 from seepage.text import clean, percent, printable_json, span
 
-_SEES = {"final": "the trained model", "rounds": "models of 5 rounds", "nothing": "nothing"}
+_SEES = {
+    "final": "the trained model",
+    "rounds": "models of all rounds",
+    "updates": "a site's updates",
+    "nothing": "nothing",
+}
+# Learning rates of Adam on all rows together, and of the sites of a federation.
+_ALONE, _AT_SITES = 0.01, 0.1
 _HEADS = {
     "membership_auc": "AUC",
     "membership_tpr": "TPR at 0.1% FPR",
@@ -50,9 +58,16 @@ def membership(
     shadows: Annotated[int, typer.Option(help="Models of a repetition, each attacked with the others.")] = 32,
     repetitions: Annotated[int, typer.Option(help="Independent draws of records and models.")] = 5,
     hidden: Annotated[list[int] | None, typer.Option(help="Units of a hidden layer. Repeatable. Default: 100.")] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the records.")] = 20,
+    sites: Annotated[
+        int, typer.Option(help="Sites of the federation; 1 for a training on all records together, by Adam.")
+    ] = 5,
+    epochs: Annotated[int, typer.Option(help="Passes over the records; a federation has a round after each.")] = 20,
+    local_epochs: Annotated[int, typer.Option(help="Passes of a site over its records in a round.")] = 1,
     batch_size: Annotated[int, typer.Option(help="Records of a step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help=f"Learning rate. Default: {_AT_SITES} at sites, {_ALONE} of Adam.", show_default=False),
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="Bound on the norm of each record's gradient (DP-SGD).")] = None,
     noise: Annotated[float, typer.Option(help="Noise multiplier of DP-SGD, in units of the bound.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
@@ -60,8 +75,9 @@ def membership(
 ) -> None:
     """Measure how well whoever holds a model tells which records it was trained on.
 
-    Fully connected networks are trained on random halves of records of the table. Each is attacked with the others as
-    shadow models, by LiRA and RMIA, from the trained model and from the models of several rounds. The attacker knows
+    Fully connected networks are trained on random halves of records of the table, by FedAvg over several sites. Each is
+    attacked with the others as shadow models, by LiRA and RMIA: from the trained model, from the models of all rounds,
+    as a client sees them, and from what a site sends in all rounds, as the server does. The attacker knows
     the recipe, and has records of the same distribution with their labels. Baselines are the loss alone and chance. The
     control is models that were trained on none of the records, where no attack may find members.
 
@@ -79,7 +95,11 @@ def membership(
     dataset, _ = load_rows(spec)
     target = dataset.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
-    recipe = Dense(classes, tuple(hidden or [100]), epochs, batch_size, learning_rate, 0.0, clip, noise)
+    rate = learning_rate if learning_rate is not None else _ALONE if sites == 1 else _AT_SITES
+    recipe = Dense(classes, tuple(hidden or [100]), epochs, batch_size, rate, 0.0, clip, noise)
+    if sites > 1:
+        check_count("local_epochs", local_epochs)
+        recipe = Federation(replace(recipe, epochs=local_epochs), sites, max(1, epochs // local_epochs))
     sizes = MembershipTest(rows, shadows, repetitions)
     measured = measure_training_membership(dataset, recipe, sizes, seed)
     console = make_console()

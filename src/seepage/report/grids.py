@@ -10,7 +10,7 @@ from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.results.verdict import GRAVITY, gravest
-from seepage.text import clean, percent, points, span
+from seepage.text import clean, percent, points, span, span_of_gap
 
 LONGEST = 80
 NUMBER = "number"
@@ -123,6 +123,17 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
     return Column(title, cell)
 
 
+def gap_interval(title: str, low: str, high: str) -> Column:
+    """Return a column of intervals of shares of a gap, in percent, sorted by the lower end."""
+
+    def cell(record: Record) -> GridCell:
+        if record[low] is None or record[high] is None:
+            return GridCell(MISSING, None, "missing")
+        return GridCell(span_of_gap(record[low], record[high]), float(record[low]))
+
+    return Column(title, cell)
+
+
 def tier(title: str, key: str = "tier") -> Column:
     """Return a column of verdict tiers, sorted from mild to grave."""
 
@@ -186,7 +197,7 @@ def attack_column(result: AuditResult) -> Column:
 
 def closed_columns() -> list[Column]:
     """Return the columns of closed gaps."""
-    return [share("Gap closed", "closed"), interval("its 95% interval", "closed_low", "upper")]
+    return [share("Gap closed", "closed"), gap_interval("its 95% interval", "closed_low", "upper")]
 
 
 def task_columns(task: str, error: bool) -> list[Column]:

@@ -13,7 +13,7 @@ from seepage.report.frames import Record, Setting, setting_of
 from seepage.report.grids import Section, empty, setting_columns, where
 from seepage.report.result import AuditResult
 from seepage.results.verdict import closed_gap, pick, strongest
-from seepage.text import clean, listed, percent, printable_json
+from seepage.text import UNBOUNDED, bounds_nothing, clean, listed, percent, printable_json
 
 OPINION = "Article 29 Working Party, Opinion 05/2014 on Anonymisation Techniques (WP216), 10 April 2014"
 METHOD = "attack, control and risk as in Anonymeter (Giomi et al. 2023, arXiv 2211.10459)"
@@ -79,7 +79,7 @@ def questions_section(result: AuditResult) -> Section:
         grids.share("Attack succeeds", "mean"),
         grids.share("Control", "control_mean"),
         grids.share("Risk", "risk_mean"),
-        grids.interval("its 95% interval", "risk_low", "risk_high"),
+        grids.gap_interval("its 95% interval", "risk_low", "risk_high"),
         grids.share("Best baseline", "baseline"),
         grids.interval("95% interval of the attack"),
         grids.share("If guesses were right", "possible_mean"),
@@ -231,6 +231,8 @@ def _rates(answer: Record, share_of: str, more: str = "") -> str:
 def _between(risk: Record) -> str:
     if risk["low"] is None or risk["high"] is None or risk["low"] == risk["high"]:
         return ""
+    if bounds_nothing(risk["low"], risk["high"]):
+        return f" ({UNBOUNDED})"
     return f" (95% interval {percent(risk['low'])} to {percent(risk['high'])})"
 
 

@@ -26,7 +26,7 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import clean, listed, lowered, percent
+from seepage.text import UNBOUNDED, bounds_nothing, clean, listed, lowered, percent
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -93,6 +93,8 @@ def _of_missed(result: AuditResult, record: Record) -> str:
         sure = f"of this {result.audit.spec.unit} alone"
     elif record["upper"] is None:
         sure = f"{units}, too few to say how sure that is"
+    elif bounds_nothing(record["closed_low"], record["upper"]):
+        sure = f"{units}, {UNBOUNDED}"
     else:
         low, high = _in_hundred(record["closed_low"]), round(100 * max(0.0, record["upper"]))
         sure = f"{units}, 95% interval {low} to {high}"

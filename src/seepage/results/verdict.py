@@ -30,12 +30,15 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     None without a baseline or the field, or where the best baseline is always right. No end of an interval lies above
-    certainty.
+    certainty, and the lower one not below 0, unless the share itself does: below guessing nothing more is told.
     """
     end: float | None = getattr(row, field)
     if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:
         return None
-    return min(1.0, end / (1 - row.baseline))
+    share = end / (1 - row.baseline)
+    if field == "lift_low":
+        share = max(share, min(0.0, row.lift / (1 - row.baseline)))
+    return min(1.0, share)
 
 
 def typical_ends(row: ResultRow) -> tuple[float, float] | None:

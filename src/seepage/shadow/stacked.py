@@ -164,7 +164,7 @@ class Dense:
                 # Picking rows one by one is several times slower than by a flat index.
                 rows_of = inputs.index_select(0, batch.flatten()).unflatten(0, batch.shape)
                 targets = labels.index_select(0, batch.flatten()).view(batch.shape)
-                self._gradient(models, rows_of, targets, generators)
+                self.write_gradient(models, rows_of, targets, generators)
                 optimiser.step()
         return models
 
@@ -180,14 +180,14 @@ class Dense:
         # Backpropagation writes gradients to parameters; these copies keep the models untouched.
         copied = models.holding(part.detach().clone() for part in models.parameters)
         plain = replace(self, clip=None, noise=0.0)
-        plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
+        plain.write_gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
         gradients = []
         for parameter in copied.parameters:
             assert parameter.grad is not None
             gradients.append(parameter.grad.flatten(1))
         return torch.cat(gradients, dim=1)
 
-    def _gradient(
+    def write_gradient(
         self,
         models: Stacked,
         rows: Float[Tensor, "model record encoded"],
