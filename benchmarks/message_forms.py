@@ -202,6 +202,9 @@ def written(form: str, name: str, cut: int, seed: int, declared: bool, folder: P
         write_weights(model.client, folder / "transcript", number)
         message = answer(form, model.client, cuts[some], mine[some], attacked.labels[some], noise)
         writer.exchange([ids[k] for k in some.tolist()], cuts[some], message, number=number)
+    if form == "batch_norm":
+        # Weights after a round hold what its batch did to running statistics.
+        write_weights(model.client, folder / "transcript", RECORDS // BATCH)
     del theirs
     attacked.frame.assign(id=ids).to_csv(folder / "truth.csv", index=False)
     rows.rows(range(RECORDS, RECORDS + min(PUBLIC, len(rows) - RECORDS))).frame.to_csv(
@@ -275,6 +278,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--trainings", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="Seed of the first training.")
     parser.add_argument("--form", action="append", choices=[*DECLARED])
     parser.add_argument("--cut", action="append", type=int, choices=CUTS)
     parser.add_argument("--table", action="append", choices=[*TABLES])
@@ -286,9 +290,9 @@ def main() -> None:
     end = time.monotonic() + 60 * chosen.minutes
     plan = [
         (name, cut, form, declared, seed)
-        for seed in range(chosen.trainings)
-        for cut in chosen.cut or CUTS
+        for seed in range(chosen.first, chosen.first + chosen.trainings)
         for form in chosen.form or DECLARED
+        for cut in chosen.cut or CUTS
         for name in chosen.table or TABLES
         for declared in ((False, True) if chosen.declared else (False,))
     ]

@@ -24,7 +24,8 @@ from seepage.attacks.split.parts.space import Space, not_exact
 from seepage.captures.transcript_runs import TranscriptExposure, TranscriptTables, UnknownPart, meaningful
 from seepage.captures.transcripts import SERVER, RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
-from seepage.models.batch_norm import normalising
+from seepage.models.batch_norm import Moments, by_batch, from_running, keeps_statistics, normalising, running_statistics
+from seepage.models.copies import copied
 from seepage.models.deepfm import deepfm
 from seepage.models.dropout import dropping
 from seepage.models.own import find_own
@@ -323,7 +324,26 @@ class SplitTranscriptExposure(TranscriptExposure):
             gathered("gradients", exchange).to(model.dtype),
             gathered("behind", exchange) / torch.tensor([self._factors.get(k, usual) for k, _ in exchange]),
             clip,
+            moments=self._moments(weights, exchange),
         )
+
+    def _moments(self, weights: int, exchange: Sequence[tuple[int, int]]) -> Mapping[str, Moments] | None:
+        """Return the moments of a whole round's batch, where weights before it and before the next one are there."""
+        numbers = [number for number, _ in self.training.weights]
+        rounds = {k for k, _ in exchange}
+        if not normalising(self._base.client) or len(rounds) > 1 or weights + 1 >= len(numbers):
+            return None
+        messages = self.training.rounds[rounds.pop()]
+        alone = messages.number == numbers[weights] == numbers[weights + 1] - 1
+        if not alone or len(exchange) < len(messages.ids):
+            return None
+        before, after = (
+            by_batch(copied(self._with_weights(w).client).train(), self._base.name) for w in (weights, weights + 1)
+        )
+        moved, were = running_statistics(after), running_statistics(before)
+        if not keeps_statistics(before) or all(torch.equal(moved[name], were[name]) for name in were):
+            return None
+        return from_running(before, were, moved, 0)
 
     def _fit_messages(self, space: Space) -> None:
         """Fit the form of the messages where it is not declared, and say how far they have it."""

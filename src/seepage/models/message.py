@@ -41,7 +41,8 @@ class MessageForm:
         scale_of: whether the factor is ``known``, or another one for each ``round`` or ``record``, and is fitted.
         format: number format in which messages crossed the wire.
         noise: standard deviation of what is left unexplained of each number, in units of a message's norm.
-        training: whether the client's part ran in training mode, where dropout draws a mask for each record.
+        training: whether the client's part ran in training mode, where dropout draws a mask for each record, and batch
+            normalisation takes the statistics of the batch.
         estimated: whether any of this was estimated on the messages.
 
     Raises:
@@ -183,7 +184,7 @@ class MessageForm:
         if self.noise:
             parts.append(f"noise of {self.noise:.2g} of a message's norm in each number")
         if self.training:
-            parts.append("dropout masks")
+            parts.append("a client in training mode")
         return ", ".join(parts) or "cross-entropy, messages as they are"
 
     def to_plain(self) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from seepage import kernel
 from seepage.errors import BadInputError
 from seepage.kernel import Certified
+from seepage.models.batch_norm import Moments
 from seepage.models.message import PLAIN, MessageForm
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Schema
@@ -32,6 +33,8 @@ class CutView:
         clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
             and publish it; None where there is none.
         earlier: views of the same records in other exchanges, the newest first; empty where each is seen once.
+        moments: mean and variance of the records at each layer of the client's part that normalises by the batch, by
+            its name, where the records are a whole batch whose running statistics before and after tell them.
     """
 
     model: SplitModel
@@ -41,6 +44,7 @@ class CutView:
     behind: Float[Tensor, " record"]
     clip: float | None = None
     earlier: tuple[CutView, ...] = ()
+    moments: Mapping[str, Moments] | None = None
 
     @property
     def exchanges(self) -> tuple[CutView, ...]:
@@ -58,13 +62,15 @@ class CutView:
         return self.gradient * self.behind[:, None].to(self.gradient)
 
     def of(self, chosen: slice | Tensor) -> CutView:
-        """Return the view of some of the records."""
+        """Return the view of some of the records; moments are those of all of them."""
+        behind = self.behind[chosen]
         return replace(
             self,
+            moments=self.moments if len(behind) == self.records else None,
             features=self.features[chosen],
             cut=self.cut[chosen],
             gradient=self.gradient[chosen],
-            behind=self.behind[chosen],
+            behind=behind,
             earlier=tuple(view.of(chosen) for view in self.earlier),
         )
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from seepage.attacks.split import Exact, Posterior
-from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
+from seepage.attacks.split.parts.message_fit import RIGHT, _by_lines, _Points, fitted_messages
 from seepage.attacks.split.parts.space import Space, responder
+from seepage.models.batch_norm import Moments, by_batch, normalisations
 from seepage.models.message import PLAIN, MessageForm
 from seepage.seeds import seeded
 from seepage.wire.secret import CutTranscript
@@ -157,3 +158,67 @@ def test_what_no_form_explains_is_not_explained() -> None:
     proof = Exact()(noisy, KNOWN[2]).proof
     assert proof is not None
     assert not bool(proof.cells.any())
+
+
+def test_weights_and_smoothing_together_are_lines_of_slopes() -> None:
+    """With a cut of one number every combination has a slope, and the true ones lie on a line for each label."""
+    draw = torch.Generator().manual_seed(0)
+    records, places = 60, 40
+    logits = 4 * torch.randn(records * places, 1, generator=draw).double()
+    labels = torch.rand(records, generator=draw) < 0.3
+    form = MessageForm(weights=(1.0, 3.0), smoothing=0.1, scale=2.0)
+    # By hand: 2 (w (1 - t) p - v t (1 - p)) with t of 0.05 and 0.95.
+    chance = logits[:, 0].sigmoid()
+    soft = torch.where(labels, 0.95, 0.05).double()
+    slope = 2 * ((1 - soft) * chance[::places] - 3 * soft * (1 - chance[::places]))
+    # Other combinations reach the same message at other chances by chance.
+    message = slope.repeat_interleave(places) * torch.exp(torch.randn(records * places, generator=draw).double())
+    message[::places] = slope
+    number = torch.arange(records).repeat_interleave(places)
+    nothing, one = torch.zeros_like(number), torch.ones(len(number), 1, 1).double()
+    points = _Points(number, nothing, logits, one, message[:, None], message.abs(), 0 * message, records, "sigmoid", 1)
+    found = _by_lines(points, PLAIN)
+    assert found is not None
+    assert found.weights == pytest.approx(form.weights, rel=1e-6)
+    assert found.smoothing == pytest.approx(form.smoothing, rel=1e-6)
+    assert found.scale == pytest.approx(form.scale, rel=1e-6)
+
+
+class Normalising(nn.Module):
+    """A client part that normalises by the batch in training."""
+
+    def __init__(self, cut: int, columns: int) -> None:
+        super().__init__()
+        self.layers = seeded(
+            lambda: nn.Sequential(nn.Linear(cut + columns, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 1)), seed=3
+        )
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        """Return the logit."""
+        return self.layers(torch.cat([cut, cells.to(cut)], 1))
+
+
+def test_records_are_found_with_the_statistics_of_their_batch() -> None:
+    base, records = SEEN[2].view.model, 24
+    client = Normalising(4, len(base.private)).train()
+    draw = torch.Generator().manual_seed(5)
+    truth = torch.stack([torch.randint(width, (records,), generator=draw) for width in (3, 4, 2)], 1).double()
+    cut = torch.randn(records, 4, generator=draw).requires_grad_()
+    labels = torch.randint(2, (records,), generator=draw)
+    own = by_batch(client, "planted")
+    entering = client.layers[0](torch.cat([cut, truth.float()], 1)).detach()
+    loss = nn.functional.binary_cross_entropy_with_logits(client(cut, truth)[:, 0], labels.float(), reduction="mean")
+    [gradient] = torch.autograd.grad(loss, cut)
+    model = replace(base, client=client.eval())
+    features, behind = SEEN[2].view.features[:records], torch.full((records,), float(records))
+    moments = dict.fromkeys(normalisations(own), Moments(entering.mean(0), entering.var(0)))
+    view = CutView(model, features, cut.detach(), gradient, behind, moments=moments)
+    ignoring = Exact()(view, replace(KNOWN[2], form=PLAIN))
+    assert float((ignoring.cells == truth).double().mean()) < 0.7
+    read = Exact()(view, KNOWN[2])
+    assert torch.equal(read.cells, truth)
+    assert torch.equal(read.labels, labels.double())
+    assert read.certified is None
+    assert torch.equal(Posterior()(view, KNOWN[2]).cells, truth)
+    # Nothing is known of the moments of records that are no whole batch.
+    assert view.of(torch.arange(8)).moments is None

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from seepage.attacks.split.parts.batch_statistics import training_log_likelihood
 from seepage.attacks.split.parts.descent import descend
-from seepage.attacks.split.parts.masked import masked_log_likelihood
 from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.message_fit import in_form
 from seepage.attacks.split.parts.messages import check_bare, message_of
@@ -122,7 +122,7 @@ class Exact:
             guess = replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
             return replace(guess, proof=proof_of(received, knowledge, guess.cells))
         if view.model.form.training:
-            return _masked_guess(view, space, seeds[0])
+            return _training_guess(view, knowledge, space, seeds[0])
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
         messages = Messages(view.model, respond, view.cut, gradient, space, sent)
@@ -174,9 +174,9 @@ class Exact:
         return likely_fit(messages, configurations.distances, codes, generator)
 
 
-def _masked_guess(view: CutView, space: Space, seed: int) -> CutGuess:
-    """Return the combinations that are likeliest on average over a client's dropout masks; nothing is certified."""
-    scores, distances = masked_log_likelihood(view, space, torch.Generator().manual_seed(seed))
+def _training_guess(view: CutView, knowledge: CutKnowledge, space: Space, seed: int) -> CutGuess:
+    """Return the combinations that are likeliest of a client in training mode; nothing is certified."""
+    scores, distances = training_log_likelihood(view, knowledge, space, torch.Generator().manual_seed(seed))
     best = scores.flatten(1).argmax(1)
     places, labels = best // space.labels, best % space.labels
     cells = view.model.unscaled(space.cells(places), view.model.private)

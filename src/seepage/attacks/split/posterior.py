@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.split.exact import replayable
-from seepage.attacks.split.parts.masked import masked_log_likelihood
+from seepage.attacks.split.parts.batch_statistics import training_log_likelihood
 from seepage.attacks.split.parts.message_fit import in_form
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
@@ -169,7 +169,7 @@ class Posterior:
         together = max(1, _AT_ONCE // (width * candidates))
         block = max(together, _AT_ONCE // (candidates * space.labels))
         masked = [
-            masked_log_likelihood(view, space, torch.Generator().manual_seed(seed))[0]
+            training_log_likelihood(view, knowledge, space, torch.Generator().manual_seed(seed))[0]
             if self.observed and view.model.form.training
             else None
             for view in rounds.views

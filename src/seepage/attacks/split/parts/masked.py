@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
@@ -14,6 +13,7 @@ from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space, width_of
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import normalising
+from seepage.models.copies import copied
 from seepage.models.dropout import drops_of, with_masks
 from seepage.wire.split import CutView
 
@@ -49,7 +49,7 @@ def masked_log_likelihood(
     draws contain the client's for most records. Beside it stands a kernel density of all drawn masks' gradients, with
     Scott's bandwidth, for records whose mask was not drawn. Combinations that this finds likely are tried with more.
     """
-    client = copy.deepcopy(view.model.client).train()
+    client = copied(view.model.client).train()
     for part in client.modules():
         if normalising(part) and not list(part.children()):
             part.eval()

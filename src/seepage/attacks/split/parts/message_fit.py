@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import least_squares
 from torch import Tensor
 
+from seepage.attacks.split.parts.batch_statistics import why_not_followed
 from seepage.attacks.split.parts.masked import MOST, masked_log_likelihood
 from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors, rounding
 from seepage.attacks.split.parts.proof import FAR
@@ -34,6 +35,8 @@ RIGHT, _USABLE = 0.95, 0.6
 _WRONG = (0.61803, 1.39131)
 # Number of records that have to agree on a factor, and how many times those that agree on any other.
 _AGREE, _BEYOND = 5, 1.5
+# Pairs of records that lines are drawn through, relative width of a cell of lines, and lines that are tried.
+_LINES, _LINE_WIDTH, _TRIED_LINES, _STRIDE = 40, 1e-4, 20, 2**22
 # Relative differences within which factors agree: that of rounding, and those of a coarse search.
 _FINE, _COARSE = 2 * ROUNDINGS * 2.0**-23, 2e-3
 _USUAL_FACTORS = {2.0**k for k in range(-10, 21)}
@@ -159,7 +162,10 @@ def _fitted(
         # Some masks are not among those that are tried.
         if share > max(replayed, _USABLE / 2):
             form, by_group, replayed = replace(first, training=True, estimated=True), {}, share
-    if replayed < _USABLE and not quantised:
+    elif any(view.moments is not None for view in views) and why_not_followed(views[0], space) is None:
+        # Running statistics moved, as they do in training mode; attacks say how much they replay.
+        return replace(first, training=True, estimated=True), {}, math.nan
+    if replayed < _USABLE and not quantised and not form.training:
         noise = _unexplained(views[0], space, first)
         form = replace(first, noise=noise, estimated=noise > _USUAL)
     return form, by_group, replayed
@@ -286,6 +292,9 @@ def _candidates(points: _Points, form: MessageForm) -> Iterator[tuple[MessageFor
             if fine and not by_round:
                 voted = _polished(points, voted)
             yield voted, factors_of_rounds
+        lines = None if fine or points.head != "sigmoid" else _by_lines(points, form)
+        if lines is not None:
+            yield lines, {}
     # Any factor is right where there is nothing but a factor.
     if points.cut == 1:
         return
@@ -308,45 +317,94 @@ def _voted(
     """Return the form whose factors most records agree on, and the factors of rounds."""
     group = points.group if by_round else torch.zeros_like(points.group)
     most, best, best_labels = -1.0, shapes[0], list[dict[int, _Agreement]]()
-    # What each label's records agree on by themselves, and under which smoothing.
-    alone: list[tuple[_Agreement, float]] = [(_NOBODY, 0.0)] * points.gradients(shapes[0]).shape[1]
     for number, shape in enumerate(shapes):
         labels = []
-        for label, gradient in enumerate(points.gradients(shape).unbind(1)):
+        for gradient in points.gradients(shape).unbind(1):
             factor = factors(gradient, points.message)
             apart = (factor[:, None] * gradient - points.message).norm(dim=-1)
             valid = (factor > 0) & (apart <= 4 * FAR * within * points.size)
             agreed = _agreed(factor[valid].log(), points.record[valid], group[valid], within)
             labels.append(agreed)
-            common = agreed.get(0, _NOBODY)
-            if shape.loss == "cross_entropy" and common.records > alone[label][0].records:
-                alone[label] = common, float(shape.smoothing)
         votes = sum(agreement.records for agreed in labels for agreement in agreed.values())
         # Of equal ones, the simplest, which come first.
         score = votes - 0.01 * number / len(shapes)
         if score > most:
             most, best, best_labels = score, shape, labels
-    if points.head == "sigmoid" and len(shapes) > 1 and not by_round:
-        mixed = _mixed(alone, shapes[0])
-        if mixed is not None and sum(agreement.records for agreement, _ in alone) > most + 1:
-            return mixed, {}
     return _as_form(best, best_labels, by_round)
 
 
-def _mixed(alone: Sequence[tuple[_Agreement, float]], form: MessageForm) -> MessageForm | None:
-    """Return a form with weights and smoothing, by the factors and soft labels that each label's records agree on."""
-    (first, first_smoothing), (second, second_smoothing) = alone
-    if not first_smoothing or not second_smoothing:
+def _by_lines(points: _Points, form: MessageForm) -> MessageForm | None:
+    """Return a form with weights and smoothing both, by the line that each label's slopes lie on.
+
+    With weights w, v of the classes and a label's soft share t of the second one, the slope of a chance p of it is
+    ``w (1 - t) p - v t (1 - p)``: a line over p, for each label. Every record has a point on one of two lines among
+    those of its combinations. Two records give a line for each pair of their combinations, and the true one comes back
+    with other records, where false ones do not.
+    """
+    chance, slope = points.logits[:, 0].sigmoid(), points.message[:, 0]
+    left, ends = torch.ones(points.records, dtype=torch.bool), list[tuple[float, float]]()
+    for _ in range(2):
+        line = _line(points, chance, slope, left)
+        if line is None:
+            return None
+        (high, low), on = line
+        # Slopes at chances of 1 and 0.
+        ends.append((high, -low))
+        left[on] = False
+    # The first label is the one whose slopes are rather positive.
+    (yes, no), (other_yes, other_no) = sorted(ends, key=lambda end: end[1] / max(end[0], 1e-30))
+    if min(yes, no, other_yes, other_no) < 0 or yes * other_no <= 0:
         return None
-    # Of a soft label t, a class has the share of its weight in the slope: w t / (w t + v (1 - t)).
-    no, yes = math.exp(first.log), math.exp(second.log)
-    parts = (1 - first_smoothing / 2) * no, first_smoothing / 2 * no
-    other_parts = second_smoothing / 2 * yes, (1 - second_smoothing / 2) * yes
-    odds = math.sqrt(parts[1] * other_parts[0] / (parts[0] * other_parts[1]))
+    odds = math.sqrt(no * other_yes / (yes * other_no))
     smoothing = 2 * odds / (1 + odds)
-    weights = parts[0] / (1 - smoothing / 2), other_parts[1] / (1 - smoothing / 2)
-    weighted = replace(form, weights=(1.0, weights[1] / weights[0]), smoothing=smoothing, scale=weights[0])
-    return replace(weighted, estimated=True)
+    scale, second = yes / (1 - smoothing / 2), other_no / (1 - smoothing / 2)
+    if smoothing >= 1:
+        return None
+    weighted = replace(form, weights=(1.0, second / scale), smoothing=smoothing, estimated=True)
+    return replace(weighted, scale=scale if abs(math.log(scale)) > _SAME else 1.0)
+
+
+def _line(points: _Points, chance: Tensor, slope: Tensor, left: Tensor) -> tuple[tuple[float, float], Tensor] | None:
+    """Return the line that most records have a point on, as its values at 1 and 0, and these records."""
+    counts = points.record.bincount(minlength=points.records) * left
+    several = (counts > 0).nonzero()[:, 0]
+    if len(several) < _AGREE:
+        return None
+    draw = torch.Generator().manual_seed(0)
+    cells, budget, pairs = [], _NUMBERS, 0
+    while budget > 0 and pairs < _LINES:
+        first, second = several[torch.randperm(len(several), generator=draw)[:2]].tolist()
+        (a, b), pairs = ((points.record == r).nonzero()[:, 0] for r in (first, second)), pairs + 1
+        budget -= len(a) * len(b)
+        rise = (slope[b] - slope[a, None]) / (chance[b] - chance[a, None])
+        low = slope[a, None] - rise * chance[a, None]
+        high = low + rise
+        # Slopes rise with the chance, from none or less to none or more.
+        some = (low <= 0) & (high >= 0) & (rise > 0) & rise.isfinite()
+        ends = torch.stack([high[some], -low[some]]).clamp(min=1e-9).log()
+        # As one number, which sorts faster than two.
+        cells.append((ends / _LINE_WIDTH).round().long().mul(torch.tensor([[_STRIDE], [1]])).sum(0))
+    cell, votes = torch.cat(cells).unique(return_counts=True)
+    best, most = None, _AGREE - 1
+    for top in votes.topk(min(_TRIED_LINES, len(votes))).indices.tolist():
+        number = int(cell[top])
+        second = (number + _STRIDE // 2) % _STRIDE - _STRIDE // 2
+        logs = torch.tensor([(number - second) // _STRIDE, second], dtype=torch.float64) * _LINE_WIDTH
+        ends = logs.exp() * torch.tensor([1.0, -1.0])
+        for within in (_LINE_WIDTH * 2, _FINE * FAR, _FINE * FAR):
+            off = (ends[0] * chance + ends[1] * (1 - chance) - slope).abs() / slope.abs()
+            on = (off <= within) & left[points.record]
+            # Of each record the nearest point.
+            least = torch.full((points.records,), torch.inf).double().scatter_reduce(0, points.record, off, "amin")
+            on &= off <= least[points.record]
+            if int(on.sum()) < _AGREE:
+                break
+            design = torch.stack([chance[on], 1 - chance[on]], 1) / slope[on, None].abs()
+            ends = torch.linalg.lstsq(design, slope[on].sign()[:, None]).solution[:, 0]
+        records = points.record[on].unique()
+        if len(records) > most:
+            best, most = ((float(ends[0]), float(ends[1])), records), len(records)
+    return best
 
 
 def _agreed(logs: Tensor, record: Tensor, group: Tensor, within: float) -> dict[int, _Agreement]:

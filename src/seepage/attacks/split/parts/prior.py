@@ -223,7 +223,7 @@ class LabelPrior:
             return as_it_is
         schema, classes, labels = knowledge.schema, space.labels, rows.labels.long()
         network = honest(label_chances(model.head, model.answers(rows.cells)).cpu().double(), as_it_is.flip).log()
-        share = blended(functional.one_hot(labels, classes).sum(0).double(), _shares(knowledge)).log()
+        share = blended(functional.one_hot(labels, classes).sum(0).double(), shares_of(knowledge)).log()
         train_inputs = encoded(schema, model.public, rows.cells[:, list(model.public)])
         inputs = encoded(schema, model.public, features)
         seen, predicted = _by_forest(train_inputs, labels, inputs, classes, seed)
@@ -285,7 +285,8 @@ def honest(predicted: Float[Tensor, "*some label"], flip: float) -> Float[Tensor
     return ((predicted - other) / (1 - flip - other)).clamp(min=_LEAST)
 
 
-def _shares(knowledge: CutKnowledge) -> Float[Tensor, " label"]:
+def shares_of(knowledge: CutKnowledge) -> Float[Tensor, " label"]:
+    """Return the share of each label, none of which is zero."""
     share = knowledge.statistics.target.probabilities + 1e-6
     return share / share.sum()
 

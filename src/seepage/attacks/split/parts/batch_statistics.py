@@ -1,0 +1,222 @@
+"""Likelihood of messages of a client that normalises by the batch in training: all records of a batch at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seepage.attacks.split.parts.masked import masked_log_likelihood
+from seepage.attacks.split.parts.prior import CellPrior, shares_of
+from seepage.attacks.split.parts.space import Space, width_of
+from seepage.errors import BadInputError
+from seepage.models.batch_norm import BatchNorm, Moments, by_batch, normalising
+from seepage.models.copies import copied
+from seepage.models.dropout import dropping
+from seepage.wire.split import CutKnowledge, CutView, batches
+
+# Noise at first, in units of a message's norm, and by how much it falls in each step.
+_NOISE, _COOLING, _STEPS = 1.0, 0.85, 80
+_RIDGE = 0.05  # part of the variance of what enters a layer by which a change of multipliers is held back
+_UNLIKELY = 1e-9  # chance below which a combination is left out of further steps
+_SMALL = 0.1  # part of the median squared norm that is added to each, as small messages are off by as much as others
+_MOST = 2**26  # units of the client's layers, for all records and combinations of a batch
+
+
+class _Standardised(torch.autograd.Function):
+    """Standardises rows that stand for records by their shares; gradients are those of a batch of such records."""
+
+    @staticmethod
+    def forward(ctx: Any, entering: Tensor, shares: Tensor, mean: Tensor, variance: Tensor, eps: float) -> Tensor:
+        """Return the rows, standardised."""
+        scale = (variance + eps).rsqrt()
+        standard = (entering - mean) * scale
+        ctx.save_for_backward(standard, shares, scale)
+        return standard
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradient of each row: its own, less what the mean and the variance of the batch take from it."""
+        standard, shares, scale = ctx.saved_tensors
+        [gradient] = gradients
+        mean, along = shares @ gradient, shares @ (gradient * standard)
+        return scale * (gradient - mean - standard * along), None, None, None, None
+
+
+class _Layer(nn.Module):
+    """A batch normalisation of weighted rows, by known moments of the batch or by those of the rows."""
+
+    def __init__(self, layer: BatchNorm, moments: Moments | None, records: int) -> None:
+        super().__init__()
+        self.layer, self.shares, self.standard = layer, torch.zeros(0), torch.zeros(0)
+        self.known = None
+        if moments is not None:
+            # What running statistics keep is the unbiased variance; normalisation is by the other.
+            self.known = moments.mean.double(), moments.variance.double() * (records - 1) / records
+
+    def forward(self, entering: Tensor) -> Tensor:
+        """Return the rows, normalised."""
+        if self.known is None:
+            mean = (self.shares @ entering).detach()
+            variance = (self.shares @ (entering - mean).square()).detach()
+        else:
+            mean, variance = self.known
+        standard = _Standardised.apply(entering, self.shares, mean, variance, self.layer.eps)
+        assert isinstance(standard, Tensor)
+        self.standard = standard.detach()
+        if self.layer.weight is None or self.layer.bias is None:
+            return standard
+        return standard * self.layer.weight + self.layer.bias
+
+    def entered(self) -> tuple[Tensor, Tensor]:
+        """Return what entered and its square, less the moments of the batch, in units of its variance."""
+        return self.standard, self.standard.square() - 1
+
+
+class _LikelyRows(NamedTuple):
+    """Combinations of records that are still likely."""
+
+    record: Int[Tensor, " row"]
+    place: Int[Tensor, " row"]
+    label: Int[Tensor, " row"]
+    prior: Float[Tensor, " row"]
+
+    def of(self, some: Tensor) -> _LikelyRows:
+        return _LikelyRows(*(column[some] for column in self))
+
+
+def why_not_followed(view: CutView, space: Space) -> str | None:
+    """Return why batch statistics of a client are not solved for; None where they are."""
+    if not normalising(view.model.client):
+        return "no batch normalisation was found in its part"
+    if dropping(view.model.client):
+        return "its part drops values too"
+    records = max(len(view.cut[some]) for some in _batches(view))
+    rows = records * space.configurations
+    if rows * width_of(view.model) > _MOST:
+        return f"{rows:,} combinations of all records of a batch are too many for a network of this width"
+    return None
+
+
+def training_log_likelihood(
+    view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator
+) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
+    """Return the log-likelihood of messages of a client in training mode, see the functions for what is random there.
+
+    Raises:
+        BadInputError: nothing of the client's part is known to differ in training, or there are too many combinations.
+    """
+    if not normalising(view.model.client) or dropping(view.model.client):
+        return masked_log_likelihood(view, space, generator)
+    why = why_not_followed(view, space)
+    if why is not None:
+        raise BadInputError(
+            f"messages are said to be of a client in training mode that normalises by the batch, but {why}; leave out "
+            "training from the form of the messages, or name fewer private columns."
+        )
+    cells = CellPrior.of(view.model, knowledge, space, view.features).of_places(space, torch.arange(space.size))
+    return batch_log_likelihood(view, space, cells[..., None] + shares_of(knowledge).log())
+
+
+def batch_log_likelihood(
+    view: CutView, space: Space, prior: Float[Tensor, "record place label"]
+) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
+    """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's.
+
+    In training mode a message depends on the whole batch: by mean and variance of what enters a normalisation, and by
+    the mean gradient and its product with the standardised values. These are functions of the batch's records. So
+    chances of the combinations of all records and these statistics are computed in turns, the statistics as means over
+    the chances, while the noise that messages are taken to have falls. The step at which messages are likeliest is
+    taken: where every record is found, that is the last one. Where the view has mean and variance (``moments``),
+    chances are pulled to them by the exponential family of what enters the layer and its square.
+
+    Source: our own; the mean-field equations with falling noise are those of deterministic annealing (Rose 1998).
+    """
+    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in _batches(view)]
+    scores, apart = zip(*by_batches, strict=True)
+    return torch.cat(scores), torch.cat(apart)
+
+
+def _batches(view: CutView) -> list[slice]:
+    # A loss that is a sum says nothing of batches.
+    return batches(view.behind) if bool((view.behind > 1).all()) else [slice(0, view.records)]
+
+
+def _of_batch(view: CutView, space: Space, prior: Tensor) -> tuple[Tensor, Tensor]:
+    records, labels = view.records, space.labels
+    client, layers = _weighted(view.model.client, view.moments, records)
+    known = [layer for layer in layers if layer.known is not None]
+    cells = space.cells(torch.arange(space.size)).double()
+    cut, message = view.cut.double().cpu(), view.own_gradient.double().cpu()
+    size = message.norm(dim=1)
+    size = (size.square() + _SMALL * size.median().square()).sqrt()
+    everything = torch.cartesian_prod(*map(torch.arange, (records, space.size, labels)))
+    record, place, label = everything.unbind(1)
+    rows = _LikelyRows(record, place, label, prior.double().flatten())
+    chances, _ = _chances(rows.prior, rows.record, records)
+    best, best_rows, best_off, best_noise = -math.inf, rows, torch.zeros(len(chances)), _NOISE
+    pull = torch.zeros(0, dtype=torch.float64)
+    for step in range(_STEPS):
+        noise = _NOISE * _COOLING**step
+        for layer in layers:
+            layer.shares = chances / records
+        received = cut[rows.record].requires_grad_()
+        outputs = client(received, cells[rows.place])
+        slopes = view.model.slopes(outputs.detach())[torch.arange(len(outputs)), rows.label]
+        gradients = torch.autograd.grad(outputs, received, slopes)[0]
+        off = ((gradients - message[rows.record]) / size[rows.record, None]).square().sum(1)
+        logs = rows.prior - off / (2 * noise**2)
+        chances, evidence = _chances(logs, rows.record, records)
+        evidence -= records * cut.shape[1] * math.log(noise)
+        if evidence > best:
+            best, best_rows, best_off, best_noise = evidence, rows, off, noise
+        if known:
+            entered = torch.cat([part for layer in known for part in layer.entered()], 1)
+            pull = pull if len(pull) else entered.new_zeros(entered.shape[1])
+            pull = _pulled(pull, entered, logs, rows.record, records)
+            chances, _ = _chances(logs + entered @ pull, rows.record, records)
+        likely = chances > _UNLIKELY
+        rows, chances = rows.of(likely), chances[likely]
+    scores = torch.full((records, space.size, labels), -torch.inf, dtype=torch.float64)
+    scores[best_rows.record, best_rows.place, best_rows.label] = -best_off / (2 * best_noise**2)
+    nearest = torch.full((records,), torch.inf).double().scatter_reduce(0, best_rows.record, best_off, "amin")
+    return scores, nearest.sqrt() * size
+
+
+def _pulled(pull: Tensor, entered: Tensor, logs: Tensor, record: Tensor, records: int) -> Tensor:
+    """Return multipliers under which the rows have the batch's moments: two steps of Newton's method."""
+    for _ in range(2):
+        chances, _ = _chances(logs + entered @ pull, record, records)
+        weighted = chances[:, None] * entered
+        mean = torch.zeros(records, entered.shape[1], dtype=entered.dtype).index_add(0, record, weighted)
+        spread = entered.T @ weighted - mean.T @ mean
+        step = torch.linalg.solve(spread + _RIDGE * records * torch.eye(len(spread)).to(spread), -mean.sum(0))
+        pull = pull + step / max(1.0, float(step.abs().max()))
+    return pull
+
+
+def _chances(logs: Tensor, record: Tensor, records: int) -> tuple[Tensor, float]:
+    """Return the chances of rows among those of their record, and the log-likelihood of all records."""
+    most = torch.full((records,), -torch.inf, dtype=logs.dtype).scatter_reduce(0, record, logs, "amax")
+    chances = (logs - most[record]).exp()
+    total = torch.zeros_like(most).index_add(0, record, chances)
+    return chances / total[record], float((total.log() + most).sum())
+
+
+def _weighted(client: nn.Module, moments: Mapping[str, Moments] | None, records: int) -> tuple[nn.Module, list[_Layer]]:
+    """Return a client part in double precision whose normalisations are by weighted rows, and these layers."""
+    own, layers = by_batch(copied(client).cpu().double().train(), type(client).__name__), list[_Layer]()
+    for name, part in list(own.named_modules()):
+        if not isinstance(part, BatchNorm):
+            continue
+        layers.append(_Layer(part, (moments or {}).get(name), records))
+        if not name:
+            own = layers[-1]
+            continue
+        place, _, child = name.rpartition(".")
+        setattr(own.get_submodule(place), child, layers[-1])
+    return own, layers
