@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import secrets
 import time
@@ -342,8 +343,8 @@ class UpdateGuard:
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
         doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width)
-        # Noise has every rank; what was read in it is read all the same.
-        if search is not None and search.read:
+        # Noise has every rank; what was read in it is read all the same. Fewer directions than records mix them.
+        if search is not None and search.read and max(search.ranks, default=math.inf) >= knowledge.batch_size:
             return "read", f"{why}: {doubt}", guess
         if search is not None and doubt is not None and not noisy:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
