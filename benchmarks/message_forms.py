@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage import TranscriptWriter, write_weights
+from seepage.assessment.intervals import interval
 from seepage.captures.transcript_attacks import TranscriptAttack
 from seepage.captures.transcripts import read_transcript
 from seepage.datasets import Dataset, load
@@ -258,18 +259,30 @@ KEY = ("table", "cut", "form", "declared", "training")
 
 
 def summed(lines: list[dict[str, str]]) -> pd.DataFrame:
-    """Return a row for each cut, form and attack: the mean over tables and trainings, and the least of them."""
+    """Return a row for each cut, form and attack: the mean over deployments with its 95% interval, and the least.
+
+    A deployment is a table and a training. ``of_bare`` is the mean reading over that of ``plain``.
+    """
     every = pd.DataFrame(lines)
     numbers = ["cells", "baseline", "label", "certified", "false"]
     every[numbers] = every[numbers].apply(pd.to_numeric)
     every["doubt"] = every["doubt"] == "True"
     every["order"] = every["form"].map(list(DECLARED).index)
     places = ["order", "cut", "form", "declared", "attack"]
-    rows = every.groupby(places, sort=True).agg(
+    groups = every.groupby(places, sort=True)
+    rows = groups.agg(
         deployments=("cells", "size"), baseline=("baseline", "mean"), cells=("cells", "mean"), least=("cells", "min"),
         label=("label", "mean"), certified=("certified", "sum"), false=("false", "sum"), doubts=("doubt", "sum"),
     )  # fmt: skip
-    return rows.round(1).reset_index().drop(columns="order")
+    ends = {key: interval(torch.tensor(some.to_numpy()) / 100, bounds=(0.0, 1.0)) for key, some in groups["cells"]}
+    rows.insert(3, "low", [float("nan") if ends[key].low is None else 100 * float(ends[key].low) for key in rows.index])
+    rows.insert(
+        4, "high", [float("nan") if ends[key].low is None else 100 * float(ends[key].high) for key in rows.index]
+    )
+    rows = rows.reset_index()
+    bare = rows[rows["form"] == "plain"].set_index(["cut", "attack"])["cells"]
+    rows["of_bare"] = [100 * row.cells / bare[row.cut, row.attack] for row in rows.itertuples()]
+    return rows.round(1).drop(columns="order")
 
 
 def main() -> None:
