@@ -63,9 +63,8 @@ class Counts:
             assert table.labels is not None
             proof = kernel.nothing(message.records, len(schema.columns), str(error))
             return _Read(table.cells[0].numpy(), table.labels[0].numpy(), proof, f"{NOT_TRIED}{error}", {})
-        codes = np.stack([np.array(levels)[solved.patterns[:, i]] for i, levels in enumerate(message.levels)], axis=1)
         numbers = solved.counts.astype(int)
-        cells = _records(codes, numbers, message.records)
+        cells = solved.rows(message.levels, message.records)
         labels = np.full(message.records, np.nan)
         if isinstance(schema.target, Discrete):
             labels[: int(numbers.sum())] = outcomes_of(message, schema, solved)[: message.records]
@@ -90,14 +89,6 @@ class _Read:
     proof: kernel.Certified
     regime: str
     facts: dict[str, float]
-
-
-def _records(codes: np.ndarray, numbers: np.ndarray, records: int) -> np.ndarray:
-    """Return records, NaN where the numbers add up to fewer."""
-    cells = np.full((records, codes.shape[1]), np.nan)
-    rows = np.repeat(codes, numbers, axis=0)[:records]
-    cells[: len(rows)] = rows
-    return cells
 
 
 def _proved_alone(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:

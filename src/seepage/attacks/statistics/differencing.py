@@ -58,11 +58,8 @@ class Differencing:
             assert drawn.labels is not None
             nothing = kernel.nothing(message.changed, width, str(error))
             return drawn.cells[0].numpy(), drawn.labels[0].numpy(), nothing, f"{NOT_TRIED}{error}"
-        rows = np.repeat(whole.patterns, whole.counts.astype(int), axis=0)[: message.changed]
-        cells = np.full((message.changed, width), np.nan)
-        labels = np.full(message.changed, np.nan)
-        codes = [np.array(levels)[rows[:, i]] for i, levels in enumerate(message.levels)]
-        cells[: len(rows)], labels[: len(rows)] = np.stack(codes, axis=1), rows[:, -1]
+        rows = whole.rows(message.levels, message.changed)
+        cells, labels = rows[:, :-1].copy(), rows[:, -1].copy()
         sent = message.totals(knowledge.schema)
         proof = kernel.certify_counts(sent, torch.from_numpy(cells), *alone.evidence)
         return cells, labels, proof, whole.by

@@ -65,10 +65,9 @@ class RiskSets:
                 solved = solve(sent, self.seconds)
             except kernel.RefusedError:
                 continue
-            codes = np.stack([np.array(own)[solved.patterns[:, i]] for i, own in enumerate(message.levels)], axis=1)
-            rows = np.repeat(codes, solved.counts.astype(int), axis=0).astype(float)
-            if len(rows) != number:
+            if solved.counts.sum() != number:
                 continue
+            rows = solved.rows(message.levels, number)
             cells.append(rows)
             labels.append(_outcomes(number, events))
             groups.append((sent, torch.from_numpy(rows), *solved.evidence))

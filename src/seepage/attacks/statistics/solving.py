@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,15 @@ class SolvedCounts:
     def evidence(self) -> tuple[torch.Tensor, torch.Tensor, tuple[kernel.Split, ...]]:
         """Multipliers, witness and splits, as the kernel takes them."""
         return torch.from_numpy(self.multipliers), torch.from_numpy(self.witness), self.splits
+
+    def rows(self, levels: Sequence[Sequence[int]], records: int) -> Float[np.ndarray, "record column"]:
+        """Return the codes of each record, NaN where numbers add up to fewer; an outcome is a further column."""
+        codes = [np.array(own)[self.patterns[:, i]] for i, own in enumerate(levels)]
+        codes += [self.patterns[:, i] for i in range(len(levels), self.patterns.shape[1])]
+        rows = np.repeat(np.stack(codes, axis=1), self.counts.astype(int), axis=0)[:records]
+        cells = np.full((records, rows.shape[1]), np.nan)
+        cells[: len(rows)] = rows
+        return cells
 
     @property
     def tried(self) -> bool:
@@ -446,7 +455,7 @@ def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     if fits and not settled and provable and system.rows.size <= _BRANCHED:
         _, low, high = kernel.bounds(sent, torch.from_numpy(proofs), torch.from_numpy(witness))
         splits = branched(system, witness, low.numpy(), high.numpy(), late)
-    if not settled:
+    if not settled and provable and len(patterns) <= _TOGETHER:
         # Many numbers have the sums: those near the likeliest table are the better guess.
         near = toward(system, expected, upper)
         counts, by = _to_total(near, upper, sent.records), "near the likeliest table"
