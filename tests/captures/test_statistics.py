@@ -94,6 +94,10 @@ def test_messages_of_a_fit_are_read_back_and_attacked(
     )
     results = json.loads((tmp_path / "read" / "results.json").read_text())
     assert results["certified_records"] == 1.0
+    alone = (table[["sex", "ward"]].value_counts() == 1).sum() / len(table)
+    assert results["facts"]["proved_alone"] == alone
+    page = (tmp_path / "read" / "report.html").read_text("utf-8")
+    assert f"{100 * alone:.1f}% of the records are proved to be the only ones of their pattern" in page
     figures = {(row["attack"], row["metric"]): row["mean"] for row in results["rows"] if row["column"] is None}
     assert figures["counts", "whole_records"] == 1.0
     code, _, err = seepage("attack", "sums", "--out", "read")
