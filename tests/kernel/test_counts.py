@@ -159,6 +159,24 @@ def test_sums_far_out_have_the_equations_however_projects_write_the_weights(weig
     assert kernel.equations(sent, patterns).fits(numbers(patterns, codes))
 
 
+def test_residuals_that_weights_of_zero_take_with_them_are_counted() -> None:
+    rng = np.random.default_rng(6)
+    codes, levels = np.stack([rng.integers(0, 3, 50), rng.integers(0, 4, 50)], axis=1), ((0, 1, 2), (0, 1, 2, 3))
+    x, y = rows_of(codes, levels), (rng.uniform(size=50) < 0.5).astype(float)
+    steps = []
+    for far in (0.0, 45.0, 1.0):
+        coefficients = far * rng.uniform(0.5, 1, x.shape[1])
+        eta = x @ coefficients
+        mu = 1 / (1 + np.exp(-eta))
+        weight = mu * (1 - mu)
+        right = weight * (eta + np.divide(y - mu, weight, out=np.zeros(50), where=weight > 0))
+        steps.append(NewtonStep(coefficients, x.T @ (x * weight[:, None]), None, x.T @ right))
+    assert bool((weight > 0).all())
+    sent = totals_of(NewtonMessage("binomial", levels, 50, tuple(steps)), SCHEMA)
+    patterns, _ = kernel.patterns_of(sent)
+    assert kernel.equations(sent, patterns).fits(numbers(patterns, codes))
+
+
 def test_sums_that_are_not_as_declared_prove_nothing() -> None:
     codes, _, message = site(30, 2)
     sent = totals_of(message, SCHEMA)

@@ -187,6 +187,9 @@ def _cancelled(family: str, rows: Tensor, coefficients: Sequence[float] | None) 
     if family == "binomial":
         # Beyond 36 means are no longer distinct from 0 or 1, and projects cut them off.
         each["deviance"] += 4 * math.exp(min(far, 36.0)) + (4 * far / DOUBLE if far > 30 else 0.0)
+    if far > (30 if family == "binomial" else 600):
+        # Weights that round to 0 take a record's residual with them, as w (eta + (y - mu) / w) is written.
+        each["right"] += 2 * (1 + far) / DOUBLE
     return each
 
 
