@@ -3,10 +3,11 @@
     python benchmarks/strongest.py --table nursery --out benchmarks/results/strongest.csv
 
 Each line is an attack, beside the best baseline and the default attack that knows as much or more; ``behind`` is how
-much more it reads than that default, in points. In ``vertical`` learning: the passive party's columns by all registered
-attacks on features that need no bottom model or gradients. In ``columns``, split learning whose server holds some
-columns: the client's cells and the labels. The table ``nursery`` is made here: all combinations of eight columns, as in
-the data set of that name, with a label of a rule of our own. What is in the file already is not measured again.
+much more it reads than that default, as a share of all cells. In ``vertical`` learning: the passive party's columns by
+all registered attacks on features that need no bottom model or gradients. In ``columns``, split learning whose server
+holds some columns: the client's cells and the labels. The table ``nursery`` is made here: all combinations of eight
+columns, as in the data set of that name, with a label of a rule of our own. What is in the file already is not measured
+again.
 """
 
 from __future__ import annotations
@@ -153,9 +154,9 @@ def measured(setting: str, audit: Audit) -> Iterator[dict[str, object]]:
                 "accuracy_high": f"{row.high:.4f}",
                 "baseline_accuracy": f"{row.baseline:.4f}",
                 "baseline_name": row.baseline_name,
-                "behind": "" if name == default else f"{100 * apart.mean:.1f}",
-                "behind_low": "" if name == default or apart.low is None else f"{100 * apart.low:.1f}",
-                "behind_high": "" if name == default or apart.high is None else f"{100 * apart.high:.1f}",
+                "behind": "" if name == default else f"{apart.mean:.4f}",
+                "behind_low": "" if name == default or apart.low is None else f"{apart.low:.4f}",
+                "behind_high": "" if name == default or apart.high is None else f"{apart.high:.4f}",
                 "machine": f"{platform.system()} {platform.machine()}, CPU",
             }
 

@@ -620,7 +620,9 @@ def _findings(attacked: Attacked, guess: RecordsGuess, schema: Schema, attack: s
     points = [f"method: {guess.regime[0]}"] if guess.regime else []
     points.append(f"{schema.target.name}, the outcome: guessed beside the columns, and never certified with them")
     if "proved_alone" in facts:
-        points.append(f"{percent(facts['proved_alone'])} of the records are proved to be the only ones of their pattern")
+        points.append(
+            f"{percent(facts['proved_alone'])} of the records are proved to be the only ones of their pattern"
+        )
     plainly = {"records": records, "certified_records": certified, "facts": facts, "method": points[:1]}
     return ReadRecords(attacked, f"{how_many(records, 'record')} behind sums", tuple(words), tuple(points), plainly)
 
