@@ -378,6 +378,10 @@ class TreesOptions(SharedOptions, total=False):
     """Column of the passive party with secureboost; the active party has the others."""
     share: float
     """Share of the columns that the passive party holds with secureboost, if none is named."""
+    label_party: str | Sequence[str]
+    """Column of the passive party that is after the labels with secureboost, where several parties share the passive
+    columns; the active party is after those of all.
+    """
     leaked: int
     """Number of records that the active party of secureboost knows whole; baselines learn from them, and they do not
     count.
