@@ -86,6 +86,8 @@ D = TypeVar("D")
 A = TypeVar("A", bound="UnitsAudit[Any, Any]")
 G = TypeVar("G")
 
+# Share of the rows that the smaller rehearsal of rows has.
+_SHARE = 0.25
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
 _LONGEST_REHEARSAL_SECONDS = 6.5
 _FURTHER_EPOCHS = 2
@@ -343,6 +345,18 @@ def rehearsed_exposure(
         return None
     single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
     return extrapolated(single, double, times) + rehearsals[1].loops
+
+
+def rehearsed_rows(
+    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], rows: int | None, fewest: int
+) -> float | None:
+    """Return the seconds of an exposure of so many rows, from a quarter and half; None where that is long or fails.
+
+    Where a quarter is below ``fewest`` rows, all of them are rehearsed.
+    """
+    assert rows is not None
+    share = _SHARE if rows * _SHARE >= fewest else 1.0
+    return rehearsed_exposure(lambda size: expose(int(size * share * rows)), parts, 1 / share, 1 / share)
 
 
 def rehearsed_training(

@@ -42,7 +42,7 @@ from seepage.settings.units import (
     UnitsAudit,
     facts_of,
     planned,
-    rehearsed_exposure,
+    rehearsed_rows,
     rows_identity,
     with_fields,
 )
@@ -79,7 +79,8 @@ STATISTICS_SCALES = {
     ),
     **dict.fromkeys(("coefficient_error", "hazard_ratio_error", "standard_error_ratio"), Scale(None)),
 }
-_SHARE, _FEWEST_REHEARSED = 0.25, 50
+# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
+_FEWEST_REHEARSED = 50
 _CONTROL_ROWS, _CONTROL_SITES = 60, 3
 
 
@@ -207,17 +208,13 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a federation with all its parts, from sites with a quarter and half the records."""
-        rows = configuration.batch_size
-        assert rows is not None
-        share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
 
-        def expose(size: int) -> Exposure:
-            some = int(size * share * rows)
-            fields = {"rows": (some,), "columns": self.data.schema.names, "parameter_ratio": 1.0, "minimum_rows": 1}
+        def expose(rows: int) -> Exposure:
+            fields = {"rows": (rows,), "columns": self.data.schema.names, "parameter_ratio": 1.0, "minimum_rows": 1}
             audit = StatisticsAudit(with_fields(self.spec, fields), self.data, self.own)
-            return audit.expose(Configuration(configuration.defense, some), range(1))
+            return audit.expose(Configuration(configuration.defense, rows), range(1))
 
-        return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
+        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return fewer iterations, rarer levels taken together, fewer digits, noise, and sums of more sites."""

@@ -40,7 +40,7 @@ from seepage.settings.units import (
     UnitsAudit,
     facts_of,
     planned,
-    rehearsed_exposure,
+    rehearsed_rows,
     rows_identity,
     with_fields,
 )
@@ -60,8 +60,8 @@ TREES_SCALES = {
     **dict.fromkeys(("leaf_counts", "hidden_sums", "values", "values_right"), Scale(None, 0.0, 1.0)),
     "rmse": Scale(False),
 }
-# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
-_SHARE, _FEWEST_REHEARSED = 0.25, 20
+# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
+_FEWEST_REHEARSED = 20
 # Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
 _CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
@@ -137,16 +137,12 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a federation with all its parts, from clients with a quarter and half the records."""
-        rows = configuration.batch_size
-        assert rows is not None
-        share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
 
-        def expose(size: int) -> Exposure:
-            some = int(size * share * rows)
-            audit = TreesAudit(with_fields(self.spec, {"rows": [some]}), self.data, self.own)
-            return audit.expose(Configuration(configuration.defense, some), range(1))
+        def expose(rows: int) -> Exposure:
+            audit = TreesAudit(with_fields(self.spec, {"rows": [rows]}), self.data, self.own)
+            return audit.expose(Configuration(configuration.defense, rows), range(1))
 
-        return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
+        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""

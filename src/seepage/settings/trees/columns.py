@@ -47,7 +47,7 @@ from seepage.settings.units import (
     check_guess,
     facts_of,
     planned,
-    rehearsed_exposure,
+    rehearsed_rows,
     rows_identity,
     with_fields,
 )
@@ -66,8 +66,8 @@ _SHOWN = ("trees", "depth", "learning_rate", "regularisation")
 _ROWS, _MOST = 2_000, 0.8
 # Records whose labels are guessed at most, the first: all rows by all nodes would fill the memory.
 _GUESSED = 5_000
-# Share of the rows in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
-_SHARE, _FEWEST_REHEARSED = 0.25, 400
+# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
+_FEWEST_REHEARSED = 400
 # Rows and coins of a control, and its trees: enough for equations that determine the coins, and for known labels.
 _CONTROL_ROWS, _CONTROL_COINS = 400, 4
 _CONTROL_TREES = {"trees": 30, "depth": 5, "learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0}
@@ -181,16 +181,12 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a training with all its parts, from a quarter and half of the rows."""
-        rows = configuration.batch_size
-        assert rows is not None
-        share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
 
-        def expose(size: int) -> Exposure:
-            some = int(size * share * rows)
-            audit = ColumnsAudit(with_fields(self.spec, {"rows": (some,)}), self.data, self.own)
-            return audit.expose(Configuration(configuration.defense, some), range(1))
+        def expose(rows: int) -> Exposure:
+            audit = ColumnsAudit(with_fields(self.spec, {"rows": (rows,)}), self.data, self.own)
+            return audit.expose(Configuration(configuration.defense, rows), range(1))
 
-        return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
+        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums, trees of the active party alone, larger leaves, coarser bins and shallower trees."""
