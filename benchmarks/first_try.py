@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-COMMANDS = ("audit", "split", "vertical", "pooled", "trees")
+COMMANDS = ("audit", "split", "vertical", "pooled", "trees", "statistics")
 BUDGET = "60s"
 # A command that ignores its budget is ended.
 _LIMIT = 600

@@ -76,6 +76,12 @@ def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> No
     assert (found["training", "noise", "epsilon"] or 0.0) > 0
 
 
+def test_a_headline_counts_the_columns_of_the_model_and_says_that_numbers_are_ranges() -> None:
+    assert audit(columns=["area", "ward"]).about.secret == "the cells of 2 of 4 columns"
+    assert audit(columns=["area", "age"]).about.secret == "the cells of 2 of 4 columns, numbers as ranges"
+    assert audit().about.secret == "all cells, numbers as ranges"
+
+
 def test_sums_of_two_sites_are_read_as_the_table_of_both() -> None:
     made = audit(summed=2, project="vantage6", repetitions=1)
     exposure = made.expose(made.configurations[0], range(1))

@@ -46,7 +46,7 @@ from seepage.settings.units import (
     rows_identity,
     with_fields,
 )
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.statistics import (
@@ -123,6 +123,8 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     data: Dataset
     times: np.ndarray | None
     family: Family
+    cut: tuple[str, ...]
+    secret: str
 
     def _set_up(self, spec: StatisticsSpec, dataset: Dataset | None) -> None:
         whole = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
@@ -148,6 +150,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         self.times = times_of(spec, whole) if spec.protocol == "cox" else None
         columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), spec.guards.ratio, spec.time)
         self.dataset = self.data = coarse(whole, columns, spec.bins)
+        of = whole.schema.columns
+        self.cut = tuple(column.name for column in of if isinstance(column, Continuous) and column.name in columns)
+        self.secret = "all cells" if len(columns) == len(of) else f"the cells of {len(columns)} of {len(of)} columns"
         refuse_inapplicable(spec.attacks, deployment(spec))
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
@@ -171,12 +176,12 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             model="none" if spec.protocol == "table" else f"{self._kind} regression ({spec.project})",
             lead="What a site's sums in federated statistics tell of the records behind them.",
             attacker="The receiver of the sums",
-            secret="all cells",
+            secret=f"{self.secret}{', numbers as ranges' if self.cut else ''}",
             message="the sums of all iterations",
             size="site size",
             size_option="--rows",
             control="Planted columns tell of each other only together, which sums show: a working attack reads all.",
-            threat_model=_threat_model(spec, self._kind, data),
+            threat_model=_threat_model(spec, self._kind, data, self.secret, self.cut),
             scales=STATISTICS_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
             settings={**shown, "family": self.family, "columns": list(data.schema.names)},
@@ -589,18 +594,23 @@ def _utility(
     return figures if area is None else [*figures, Measurement.of_unit("auc", None, area)]
 
 
-def _threat_model(spec: StatisticsSpec, family: str, data: Dataset) -> tuple[str, ...]:
+def _threat_model(spec: StatisticsSpec, family: str, data: Dataset, secret: str, cut: Sequence[str]) -> tuple[str, ...]:
     guards = spec.guards
+    ranges = (
+        f" Numbers are public ranges there, at most {spec.bins} each, and so are cells: {', '.join(cut)}."
+        if cut
+        else ""
+    )
     together = "" if spec.summed == 1 else f" Sums of {spec.summed} sites are added up before it sees them."
     return (
         "The attacker sees the sums that a site sends in every iteration, and the coefficients that they are taken at: "
         f"the analyst, the server, or whoever reads them on the way.{together}",
         "It follows the protocol, and knows the schema, the public marginals, the levels in the model and the number "
         "of rows.",
-        f"It is after all cells of {max(spec.rows) * spec.summed:,} records at most.",
+        f"It is after {secret} of {max(spec.rows) * spec.summed:,} records at most.",
         f"{spec.sites} sites with {', '.join(f'{rows:,}' for rows in spec.rows)} rows each of {data.name}, "
         f"{len(data.all):,} rows: a {family} model of {data.schema.target.name} on {', '.join(data.schema.names)}, at "
-        f"most {spec.iterations} iterations.",
+        f"most {spec.iterations} iterations.{ranges}",
         f"Guards of {spec.project}: at most {guards.ratio:.0%} as many coefficients as rows, levels with fewer than "
         f"{guards.level} rows at a site taken together, at least {guards.least_rows} rows of a site.",
         f"{spec.repetitions} federations from seed {spec.seed}, one attacked site in each; intervals are over them.",
