@@ -19,6 +19,7 @@ from pathlib import Path
 from seepage.assessment.intervals import Estimate, student
 from seepage.assessment.training_membership import MembershipTest, measure_training_membership
 from seepage.datasets import load
+from seepage.protocols.trees import Boosting
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 
@@ -28,6 +29,7 @@ RECIPES = {
     "2 epochs": Dense(2, (100,), epochs=2, batch_size=32, weight_decay=0.0),
     "DP-SGD, noise 1": Dense(2, (100,), epochs=20, batch_size=32, weight_decay=0.0, clip=1.0, noise=1.0),
     "5 sites, 20 rounds": Federation(_SITE, sites=5, rounds=20),
+    "50 boosted trees": Boosting("binary:logistic", 2),
 }
 TABLES = {"german": 300, "adult": 1_000}
 FIELDS: tuple[str, ...] = ("dataset", "rows", "recipe", "attack", "sees", "metric", "mean", "low", "high")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from seepage.assessment.training_membership import (
 from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
 from seepage.datasets import load
 from seepage.errors import BadInputError
+from seepage.protocols.trees import Boosting, margins_by_round, train_together
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from tests.tables import pay_table
@@ -168,6 +170,30 @@ def test_a_sites_updates_tell_more_of_its_records_than_the_trained_model() -> No
     # A site of which a record is asked tells nothing of records that no model was trained on.
     for sees in ("final", "rounds", "updates"):
         assert abs(found["lira", sees, "control"] - 0.5) < 0.08
+
+
+def test_members_of_boosted_trees_are_found() -> None:
+    test = MembershipTest(rows=100, shadows=8, repetitions=2, rounds=2)
+    areas = estimates(measure_training_membership(GERMAN, Boosting("binary:logistic", 2, 20), test), "membership_auc")
+    for attack in ("lira", "rmia"):
+        assert areas[attack, "final", "deployed"][0] > max(0.6, areas["loss", "final", "deployed"][0])
+        assert abs(areas[attack, "final", "control"][0] - 0.5) < 0.08
+
+
+def test_what_trees_say_of_rows_after_each_round_are_the_margins_of_a_shorter_training() -> None:
+    rows = np.random.default_rng(3).normal(size=(60, 4)).astype(np.float32)
+    chosen = np.arange(60).reshape(2, 30)
+    for recipe in (Boosting("binary:logistic", 2, 6), Boosting("multi:softprob", 3, 6)):
+        classes = recipe.classes
+        labels = np.arange(60) % classes
+        first, last = margins_by_round(rows, labels, chosen, recipe, [2, 6])
+        assert last.shape == (2, 60, classes)
+        [shorter] = margins_by_round(rows, labels, chosen, replace(recipe, rounds=2), [2])
+        assert torch.equal(first, shorter)
+        booster, _ = train_together([rows[:30]], [labels[:30]], recipe)
+        chances = booster.inplace_predict(rows)
+        shown = last[0].softmax(1)
+        assert np.allclose(shown[:, 1] if classes == 2 else shown, chances, atol=1e-6)
 
 
 def test_what_cannot_be_tested_is_refused() -> None:

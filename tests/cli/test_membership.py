@@ -48,3 +48,15 @@ def test_what_cannot_be_tested_is_one_line(seepage: Any) -> None:
     code, _, err = seepage("--dataset", "german", "--noise", "1")
     assert code == 2
     assert "give a bound (clip=1.0)" in err
+    code, _, err = seepage("--dataset", "german", "--trees", "5", "--clip", "1")
+    assert code == 2
+    assert "--hidden, --clip and --noise are those of networks; leave them or --trees out" in err
+
+
+def test_boosted_trees_stand_in_place_of_networks(seepage: Any, tmp_path: Path) -> None:
+    few = ("--rows", "40", "--shadows", "6", "--repetitions", "2", "--trees", "8", "--depth", "3")
+    code, out, err = seepage("--dataset", "german", *few, "--out", "who.json")
+    assert (code, err) == (0, "")
+    assert "a site's updates" not in out
+    recipe = json.loads((tmp_path / "who.json").read_text())["recipe"]
+    assert (recipe["rounds"], recipe["depth"], recipe["learning_rate"]) == (8, 3, 0.3)

@@ -19,6 +19,7 @@ from seepage.assessment.membership import membership_figures
 from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError, check_count
+from seepage.protocols.trees import Boosting, encoded, margins_by_round
 from seepage.seeds import stream
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense, Stacked
@@ -35,6 +36,10 @@ _BASELINES = ("loss", "random")
 RIGHT = ("member_accuracy", "other_accuracy")
 
 
+# A training of networks on all rows together, a federation of them, or boosted trees that grow on the rows of all.
+Learner = Dense | Federation | Boosting
+
+
 @dataclass(frozen=True)
 class MembershipFigure:
     """One figure of an attack, or a baseline, on membership.
@@ -42,7 +47,7 @@ class MembershipFigure:
     Attributes:
         kind: ``attack``, ``baseline``, or ``about`` for the share of records on which models are right.
         sees: ``final`` for the trained model alone, ``rounds`` for the models after all rounds of a federation, or some
-            epochs of another training, ``updates`` for what a site sends in all rounds, ``nothing``.
+            epochs or trees of another training, ``updates`` for what a site sends in all rounds, ``nothing``.
         target: ``deployed`` for models trained on half of the records, ``control`` for models trained on none.
         estimate: mean over repetitions with its interval.
     """
@@ -88,7 +93,7 @@ class MembershipTest:
 
 
 def measure_training_membership(
-    dataset: Dataset, learner: Dense | Federation, test: MembershipTest | None = None, seed: int = 0
+    dataset: Dataset, learner: Learner, test: MembershipTest | None = None, seed: int = 0
 ) -> list[MembershipFigure]:
     """Return the figures of all attacks and baselines on trainings by a recipe, and on the control.
 
@@ -182,12 +187,11 @@ class TrainedModels:
 
 
 def train_models(
-    dataset: Dataset, learner: Dense | Federation, test: MembershipTest, sizes: RowCounts, generator: torch.Generator
+    dataset: Dataset, learner: Learner, test: MembershipTest, sizes: RowCounts, generator: torch.Generator
 ) -> TrainedModels:
     """Train the models of one repetition, deployed ones in pairs on the two halves of the candidates."""
     n, count = sizes.trained, 3 * sizes.trained + sizes.population
     cells, labels = dataset.all.at(torch.randperm(len(dataset.all), generator=generator)[:count])
-    inputs = Encoder(dataset.schema, dataset.statistics, dtype=torch.float32).encode(cells)
     # The first 2n rows are the candidates, the next n are what control models are trained on.
     halves = torch.stack([torch.randperm(2 * n, generator=generator) for _ in range(test.shadows // 2)])
     chosen = halves.unflatten(1, (2, n)).flatten(0, 1)
@@ -196,11 +200,19 @@ def train_models(
     seeds = torch.randint(2**62, (len(models),), generator=generator).tolist()
     members = torch.zeros(test.shadows, 2 * n, dtype=torch.bool).scatter(1, chosen, True)
     coins = torch.stack([torch.randperm(2 * n, generator=generator) < n for _ in fresh])
-    if isinstance(learner, Dense):
-        stages = learner.rounds(inputs, labels.long(), models, seeds, test.rounds)
-        seen = {"rounds": [own_class_logits(_logits(stage, inputs), labels) for stage in stages]}
+    if isinstance(learner, Boosting):
+        some = min(test.rounds, learner.rounds)
+        ends = [round(learner.rounds * (k + 1) / some) for k in range(some)]
+        rows = encoded(dataset.schema, dataset.statistics, cells)
+        stages = margins_by_round(rows, labels.numpy(), models.numpy(), learner, ends)
+        seen = {"rounds": [own_class_logits(stage, labels) for stage in stages]}
     else:
-        seen = _federated(learner, inputs, labels, models, seeds, generator)
+        inputs = Encoder(dataset.schema, dataset.statistics, dtype=torch.float32).encode(cells)
+        if isinstance(learner, Dense):
+            trained = learner.rounds(inputs, labels.long(), models, seeds, test.rounds)
+            seen = {"rounds": [own_class_logits(_logits(stage, inputs), labels) for stage in trained]}
+        else:
+            seen = _federated(learner, inputs, labels, models, seeds, generator)
     logits = {name: torch.stack(stages, 2) for name, stages in seen.items()}
     logits["final"] = logits["rounds"][..., -1:]
     candidates = {name: values[:, : 2 * n] for name, values in logits.items()}
@@ -228,7 +240,7 @@ def _federated(
 
 
 def _repetition(
-    dataset: Dataset, learner: Dense | Federation, test: MembershipTest, sizes: RowCounts, seed: int
+    dataset: Dataset, learner: Learner, test: MembershipTest, sizes: RowCounts, seed: int
 ) -> dict[_Name, _Both]:
     """Return the scores of members and non-members of all models of one repetition, by attack, view and target."""
     generator = torch.Generator().manual_seed(seed % 2**62)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from seepage.assessment import Estimate
 from seepage.assessment.training_membership import (
+    Learner,
     MembershipFigure,
     MembershipTest,
     measure_training_membership,
@@ -23,6 +24,7 @@ from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
+from seepage.protocols.trees import Boosting, objective_of
 from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
@@ -38,8 +40,8 @@ _SEES = {
     "updates": "a site's updates",
     "nothing": "nothing",
 }
-# Learning rates of Adam on all rows together, and of the sites of a federation.
-_ALONE, _AT_SITES = 0.01, 0.1
+# Learning rates of Adam on all rows together, of the sites of a federation, and of boosted trees.
+_ALONE, _AT_SITES, _OF_TREES = 0.01, 0.1, 0.3
 _HEADS = {
     "membership_auc": "AUC",
     "membership_tpr": "TPR at 0.1% FPR",
@@ -66,10 +68,18 @@ def membership(
     batch_size: Annotated[int, typer.Option(help="Records of a step.")] = 32,
     learning_rate: Annotated[
         float | None,
-        typer.Option(help=f"Learning rate. Default: {_AT_SITES} at sites, {_ALONE} of Adam.", show_default=False),
+        typer.Option(
+            help=f"Learning rate. Default: {_AT_SITES} at sites, {_ALONE} of Adam, {_OF_TREES} of trees.",
+            show_default=False,
+        ),
     ] = None,
     clip: Annotated[float | None, typer.Option(help="Bound on the norm of each record's gradient (DP-SGD).")] = None,
     noise: Annotated[float, typer.Option(help="Noise multiplier of DP-SGD, in units of the bound.")] = 0.0,
+    trees: Annotated[
+        int | None,
+        typer.Option(help="Boosting rounds of xgboost, whose trees stand in place of networks.", show_default=False),
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Largest depth of a tree.")] = 6,
     seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
@@ -77,13 +87,16 @@ def membership(
 
     Fully connected networks are trained on random halves of records of the table, by FedAvg over several sites. Each is
     attacked with the others as shadow models, by LiRA and RMIA: from the trained model, from the models of all rounds,
-    as a client sees them, and from what a site sends in all rounds, as the server does. The attacker knows
-    the recipe, and has records of the same distribution with their labels. Baselines are the loss alone and chance. The
+    as a client sees them, and from what a site sends in all rounds, as the server does. With --trees they are boosted
+    trees, which clients grow from their sums as one training on the rows of all would. The attacker knows the recipe,
+    and has records of the same distribution with their labels. Baselines are the loss alone and chance. The
     control is models that were trained on none of the records, where no attack may find members.
 
     [bold]Examples[/bold]
 
         seepage membership --dataset german
+
+        seepage membership --dataset german --trees 50
 
         seepage membership --data people.csv --target outcome --epochs 5 --clip 1 --noise 1 --out membership.json
     """
@@ -95,11 +108,20 @@ def membership(
     dataset, _ = load_rows(spec)
     target = dataset.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
-    rate = learning_rate if learning_rate is not None else _ALONE if sites == 1 else _AT_SITES
-    recipe = Dense(classes, tuple(hidden or [100]), epochs, batch_size, rate, 0.0, clip, noise)
-    if sites > 1:
-        check_count("local_epochs", local_epochs)
-        recipe = Federation(replace(recipe, epochs=local_epochs), sites, max(1, epochs // local_epochs))
+    recipe: Learner
+    if trees is not None:
+        if hidden or clip is not None or noise:
+            raise BadInputError("--hidden, --clip and --noise are those of networks; leave them or --trees out.")
+        check_count("trees", trees)
+        check_count("depth", depth)
+        objective, classes = objective_of(dataset.schema)
+        recipe = Boosting(objective, classes, trees, depth, _OF_TREES if learning_rate is None else learning_rate)
+    else:
+        rate = learning_rate if learning_rate is not None else _ALONE if sites == 1 else _AT_SITES
+        recipe = Dense(classes, tuple(hidden or [100]), epochs, batch_size, rate, 0.0, clip, noise)
+        if sites > 1:
+            check_count("local_epochs", local_epochs)
+            recipe = Federation(replace(recipe, epochs=local_epochs), sites, max(1, epochs // local_epochs))
     sizes = MembershipTest(rows, shadows, repetitions)
     measured = measure_training_membership(dataset, recipe, sizes, seed)
     console = make_console()
@@ -108,7 +130,8 @@ def membership(
     console.print(make_table(title, heads, [[Text(cell) for cell in line] for line in _lines(measured)]))
     console.print(Text(_summary(measured)))
     if out is not None:
-        content = {"recipe": recipe.describe(), "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
+        described = asdict(recipe) if isinstance(recipe, Boosting) else recipe.describe()
+        content = {"recipe": described, "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
         text = printable_json({**content, "figures": [asdict(figure) for figure in measured]}, allow_nan=False)
         write_whole(out, text + "\n", private=spec.data is not None)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Shaped
+from jaxtyping import Bool, Float, Float32, Int, Shaped
 from torch import Tensor
 
 from seepage.errors import BadInputError
@@ -105,6 +105,22 @@ def check_installed() -> None:
 def matrix(rows: Rows, labels: Labels, recipe: Boosting) -> xgboost.QuantileDMatrix:
     """Return rows in bins, as xgboost makes them."""
     return xgboost.QuantileDMatrix(rows, label=labels, max_bin=recipe.max_bin, nthread=1)
+
+
+def margins_by_round(
+    rows: Rows, labels: Labels, chosen: Int[np.ndarray, "model trained"], recipe: Boosting, rounds: Sequence[int]
+) -> list[Float[Tensor, "model row label"]]:
+    """Return logits of all rows under models of single trainings, each on its own rows, after some of their rounds.
+
+    Trees that clients grow together from their sums are those of one training on the rows of all.
+    """
+    of_models = []
+    for own in chosen:
+        booster, _ = train_together([rows[own]], [labels[own]], recipe)
+        margins = [booster.inplace_predict(rows, iteration_range=(0, end), predict_type="margin") for end in rounds]
+        # Of two classes the first one has the logit 0.
+        of_models.append([m if m.ndim == 2 else np.stack([np.zeros_like(m), m], 1) for m in margins])
+    return [torch.from_numpy(np.stack(each)) for each in zip(*of_models, strict=True)]
 
 
 def cuts_of(binned: xgboost.QuantileDMatrix) -> Cuts:
