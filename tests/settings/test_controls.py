@@ -15,7 +15,7 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment.measurement import Measurement
 from seepage.attacks.pooled import Meta
-from seepage.auditing import run_all
+from seepage.auditing import prepare_all, run_all
 from seepage.baselines.labels import LabelMode
 from seepage.baselines.random import Random
 from seepage.baselines.split import Marginals
@@ -30,6 +30,7 @@ from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
+from seepage.settings import catalogue
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -43,6 +44,7 @@ from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.statistics.audit import StatisticsAudit
 from seepage.settings.statistics.spec import StatisticsSpec
+from seepage.settings.threat_model import applicability
 from seepage.settings.trees.audit import TreesAudit
 from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import UnitsExposure
@@ -137,6 +139,35 @@ def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: st
     assert not {"SEEP004", "SEEP005", "SEEP021"} & {one.code for one in report.findings}
     # What the control reads is what an attack that knows the answer would read of nothing.
     assert all(map(exceeds_by_more_than_chance, control))
+
+
+@pytest.mark.parametrize(
+    ("setting", "options"),
+    [
+        ("horizontal", {}),
+        ("pooled", {"sensitive": "telephone", "rows": 100}),
+        ("split", {}),
+        ("split", {"topology": "u_shaped"}),
+        ("statistics", {}),
+        ("statistics", {"protocol": "cox"}),
+        ("statistics", {"protocol": "table"}),
+        ("trees", {}),
+        ("trees", {"protocol": "secureboost"}),
+        ("vertical", {}),
+        ("vertical", {"unsplit": True}),
+        ("vertical", {"parties": 3}),
+    ],
+)
+def test_every_default_attack_has_a_positive_control_without_which_no_gate_passes(
+    setting: str, options: dict[str, object]
+) -> None:
+    [audit] = prepare_all([catalogue.setting(setting).spec.of(dataset="german", **options)])
+    control = audit.control()
+    assert control is not None
+    registered, deployment = registry.attacks.of(setting), audit.deployment()
+    usual = {name for name in audit.usual_attacks if applicability(registered[name], deployment).applies}
+    assert usual
+    assert usual <= {part.part.name for part in control.parts if part.kind == "attack"}
 
 
 @pytest.mark.long

@@ -17,11 +17,12 @@ PLANTED = "planted"
 SIDES = ("tails", "heads")
 
 
-def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> Dataset:
+def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0, copies: float | None = None) -> Dataset:
     """Return all rows of a dataset as training rows, with columns of fair coins that follow none of its columns.
 
-    With the probability ``strength``, a row's label is drawn anew, from one half of the target's values where the first
-    coin shows heads and from the other where it shows tails.
+    The coins are the last columns. With ``copies`` there is a column before them for each, which shows the same side
+    with that probability. With the probability ``strength``, a row's label is drawn anew, from one half of the target's
+    values where the first coin shows heads and from the other where it shows tails.
     """
     rows = data.all
     schema = rows.schema
@@ -33,6 +34,10 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
         labels = pulled(labels, schema.target, 10 * coins[0], strength, generator)
     frame = rows.of_cells(rows.cells, torch.from_numpy(labels)).frame
     added = []
+    if copies is not None:
+        for i, shown in enumerate(np.where(generator.random(coins.shape) < copies, coins, 1 - coins)):
+            added.append(Discrete(name=_free(schema, f"copy_{i + 1}"), categories=SIDES))
+            frame[added[-1].name] = np.array(SIDES)[shown]
     for i, shown in enumerate(coins):
         name = _free(schema, PLANTED if i == 0 else f"{PLANTED}_{i + 1}")
         added.append(Discrete(name=name, categories=SIDES, sensitive=True))

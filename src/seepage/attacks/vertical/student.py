@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -43,6 +44,8 @@ class StudentAttack:
     epochs: int = 15
     student_epochs: int = 10
     converge: bool = True
+    # A control needs columns of the attacker that tell a little of the target's cells.
+    averages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("epochs", "student_epochs"):

@@ -22,7 +22,14 @@ from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
-from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
+from seepage.settings.labels import (
+    guesses_labels,
+    labels_outcome,
+    mixed_up,
+    refuse_class_attacks,
+    task_figures,
+    with_label_columns,
+)
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
@@ -173,7 +180,9 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         keep_records = spec.keep_records or not self.own
         population = Population.of(data.all, data.schema, data.statistics, spec.quasi_identifiers)
         questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62])
-        return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records, questions)
+        return AttackedWhole(
+            spec, learning, trained, seen, test, knowledge, labels, self.swapped, keep_records, questions
+        )
 
     @property
     def fewest(self) -> float:
@@ -196,8 +205,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     def planted(self, swapped: bool) -> WholeClientAudit | None:
         """Return a control: fair coins, all that the client holds, behind linear layers as wide as their inputs."""
         registered = registry.attacks.of("split")
-        attacks = tuple(part for part in self.spec.attacks if "labels" not in entry_of(registered, part).needs)
-        attacks = tuple(part for part in attacks if ReturnedView not in entry_of(registered, part).sees)
+        entries = [(part, entry_of(registered, part)) for part in self.spec.attacks]
+        attacks = tuple(part for part, e in entries if not guesses_labels(e) or getattr(e.factory, "reads_bare", True))
         if not attacks:
             return None
         planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), _CONTROL_COINS, self.spec.seed)
@@ -212,7 +221,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             "attacks": attacks,
             "baselines": (Part(name="constant"),),
         }
-        return self.control_on(data, changed, swapped, "they guess labels alone")
+        return self.control_on(data, changed, swapped, "they read labels of some tables alone")
 
 
 def _seen(spec: SplitSpec) -> str:
@@ -238,6 +247,7 @@ class AttackedWhole(AttackedTopology):
     test: Table
     knowledge: FeatureKnowledge
     labels: LabelKnowledge
+    swapped: bool  # whether messages are those of other records, in the negative control
     keep_records: bool  # whether evidence may hold cells
     questions: Questions
 
@@ -257,6 +267,7 @@ class AttackedWhole(AttackedTopology):
         places = self.labels.known
         assert places is not None
         some = view.of(slice(0, places.shape[1] + self.seen.view.records))
+        some = mixed_up(some, places.shape[1]) if self.swapped else some
         true = self.trained.rows.labels[None, : some.records]
         begun = time.perf_counter()
         guess = make_part(registered, part.part)(some, self.labels, [stream(self.spec.seed, 0, "starts")])

@@ -101,6 +101,8 @@ _WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
 _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
+# Chance that what the active party holds of a planted coin shows its side.
+_COPIED = 0.8
 
 
 @dataclass(frozen=True)
@@ -397,8 +399,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     def planted(self, swapped: bool) -> VerticalAudit | None:
         """Return a control: fair coins, which are all that the passive party holds, behind linear bottom models.
 
-        Features are as many as the coins have inputs, so that they hold the coins; nothing protects them. Attacks that
-        are not made for such networks, or are granted what crosses no wire, are left out. None for images.
+        The active party has a copy of each coin that is right in four cases of five: an attack that averages what its
+        own columns say needs one. Features are as many as the coins have inputs, so that they hold the coins; nothing
+        protects them. Attacks that are not made for such networks, or are granted what crosses no wire, are left out.
+        None for images.
         """
         attacks = tuple(
             part
@@ -410,24 +414,24 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         if not attacks or self.layout is not None:
             return None
         some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed)
-        planted = with_coins(some, _CONTROL_COINS, self.spec.seed)
+        planted = with_coins(some, _CONTROL_COINS, self.spec.seed, copies=_COPIED)
         changed = {
             "passive": (planted.schema.names[-_CONTROL_COINS:],),
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
             # A control needs a network that loses nothing, whatever a user's network does.
             **{"bottom_model": "vertical_mlp", "top_model": "vertical_mlp"},
-            # A coin is one-hot: two inputs.
-            **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
+            # A coin is one-hot: two inputs. Logits are too few for the coins.
+            **{"unsplit": self._logits, "bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
             **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": min(64, len(some.all) // 10)},
             "attacked_records": 200,
             "attacked": "held_out",
             "attacks": attacks,
-            # No column of the active party tells anything of a coin, so that a network of them is as good as this.
-            "baselines": (Part(name="constant"),),
+            # What the active party's copies tell of the coins is no leak.
+            "baselines": (Part(name="constant"), Part(name="own_columns")),
         }
         why = (
-            "they have no pair of features and cells to learn from, read labels of some tables alone, or the logits "
-            "that parties send hold too little of a row"
+            "they have no pair of features and cells to learn from, read labels of some tables alone, or stand beside "
+            "one that takes logits, which hold too little of a row"
         )
         control = self.control_on(planted, changed, swapped, why)
         control._forecast = self._of_controls
@@ -437,8 +441,14 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         """Return whether an attack reads the planted columns, or the labels, where nothing protects them."""
         if label_inference.guesses_labels(entry):
             return getattr(entry.factory, "reads_bare", True)
-        # Logits are too few for the planted columns.
-        return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
+        learns = {"queries", "leaked"} & set(entry.needs) or getattr(entry.factory, "averages", False)
+        return not self._logits and bool(learns)
+
+    @property
+    def _logits(self) -> bool:
+        """Whether an attack takes the logits that parties add up."""
+        registered = registry.attacks.of("vertical")
+        return any(LogitsView in entry_of(registered, part).sees for part in self.spec.attacks)
 
 
 @dataclass(frozen=True)
