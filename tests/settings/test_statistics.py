@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 import seepage
+from seepage.attacks.statistics.noisy import likeliest
 from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
 from seepage.errors import BadInputError
@@ -74,6 +76,31 @@ def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> No
     assert rounded is not None
     assert cost > 1 > rounded
     assert (found["training", "noise", "epsilon"] or 0.0) > 0
+
+
+def test_little_noise_is_read_through_and_much_leaves_what_the_marginals_tell() -> None:
+    weak, strong = ({"name": "sum_noise", "multiplier": m, "label": str(m)} for m in (0.05, 50))
+    found = figures(audit(repetitions=3, defenses=[weak, strong]))
+
+    def lift(label: str) -> float:
+        return (found["counts", label, "exact_match"] or 0.0) - (found["likeliest_table", label, "exact_match"] or 0.0)
+
+    assert lift("0.05") > 0.2
+    assert abs(lift("50")) < 0.1
+    assert not found["counts", "0.05", "certified"]
+
+
+def test_the_likeliest_numbers_are_the_minimum_that_a_general_method_finds() -> None:
+    rng = np.random.default_rng(5)
+    for equations, patterns in ((3, 6), (9, 5)):
+        matrix, expected = rng.normal(size=(equations, patterns)), rng.uniform(0.5, 4, patterns)
+        values = matrix @ rng.poisson(expected) + rng.normal(size=equations)
+
+        def cost(x: np.ndarray, matrix: Any = matrix, values: Any = values, expected: Any = expected) -> float:
+            return float((x * np.log(x / expected) - x).sum() + ((matrix @ x - values) ** 2).sum() / 2)
+
+        found = minimize(cost, expected, bounds=[(1e-9, None)] * patterns, options={"ftol": 1e-14, "gtol": 1e-9})
+        assert np.allclose(likeliest(matrix, values, expected), found.x, atol=2e-4)
 
 
 def test_a_headline_counts_the_columns_of_the_model_and_says_that_numbers_are_ranges() -> None:

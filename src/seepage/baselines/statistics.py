@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from seepage import kernel
-from seepage.baselines.random import Random
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
@@ -92,8 +91,21 @@ def _of_first(message: NewtonMessage) -> Tables:
     return [[np.maximum(left @ information @ right.T * scale, 0) for right in shown] for left in shown]
 
 
+def independent(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tables:
+    """Return the cross tables that the public marginals expect of independent columns."""
+    size = _size(message)
+    shares = []
+    for marginal, levels in zip(knowledge.statistics.marginals, message.levels, strict=True):
+        own = np.maximum(marginal.probabilities.numpy()[list(levels)], 1e-6)
+        shares.append(own / own.sum())
+    return [
+        [size * (np.diag(own) if i == j else np.outer(own, other)) for j, other in enumerate(shares)]
+        for i, own in enumerate(shares)
+    ]
+
+
 class _FromTables:
-    """A baseline that draws records from cross tables."""
+    """A baseline that draws records from the published cross tables; without any, from what marginals expect."""
 
     def __call__(self, view: StatisticsView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guess; records are drawn by the victim's seed."""
@@ -101,13 +113,9 @@ class _FromTables:
         for message, seed in zip(view.messages, seeds, strict=True):
             generator = np.random.default_rng([seed, 2])
             tables = published(message, knowledge)
-            if tables is None:
-                drawn = Random()(replace(view, messages=(message,)), knowledge, [seed])
-                cells.append(drawn.cells[0].numpy())
-            else:
-                places = self._places(tables, message, generator)
-                codes = [np.array(levels)[places[:, i]] for i, levels in enumerate(message.levels)]
-                cells.append(np.stack(codes, axis=1).astype(float))
+            places = self._places(tables or independent(message, knowledge), message, generator)
+            codes = [np.array(levels)[places[:, i]] for i, levels in enumerate(message.levels)]
+            cells.append(np.stack(codes, axis=1).astype(float))
             labels.append(_outcomes(message, knowledge, generator))
         return RecordsGuess(torch.from_numpy(np.stack(cells)), labels=torch.from_numpy(np.stack(labels)))
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from seepage import kernel
+from seepage.attacks.statistics.noisy import estimate
 from seepage.attacks.statistics.outcomes import outcomes_of
 from seepage.attacks.statistics.solving import SolvedCounts, solve
 from seepage.baselines.statistics import LikeliestTable
@@ -29,6 +30,7 @@ class Counts:
     Patterns that the first message's cross tables exclude are left out. Least squares without negatives, then whole
     numbers by integer programming, give the numbers of the others. Outcomes of the patterns follow from the equations
     that they are in, and from the model where these leave them open. What is proved is for ``seepage.kernel`` to say.
+    Through noise of known size the likeliest numbers are read, see ``noisy``.
 
     Args:
         seconds: processor time after which numbers, and bounds of single patterns, are no longer sought.
@@ -54,7 +56,7 @@ class Counts:
             if not message.steps:
                 raise kernel.RefusedError("the site sends no sums")
             if any(message.noise):
-                raise kernel.RefusedError("whole numbers do not have sums with noise")
+                return _estimated(message, knowledge)
             solved = solve(sent, self.seconds)
             if not solved.tried:
                 raise kernel.RefusedError(f"no numbers of {len(solved.counts):,} patterns were reached in time")
@@ -78,6 +80,14 @@ class Counts:
             **_proved_alone(sent, solved),
         }
         return _Read(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
+
+
+def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge) -> _Read:
+    """Return what is read through noise, which leaves nothing to prove."""
+    found = estimate(message, knowledge)
+    proof = kernel.nothing(message.records, len(knowledge.schema.columns), "no rule holds under noise")
+    regime = f"estimated under noise, {found.patterns} patterns"
+    return _Read(found.cells, found.labels, proof, regime, {"patterns": float(found.patterns)})
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ def whole(system: System, near: Vector, upper: Vector, total: int) -> tuple[Vect
     repaired = _repaired(system, near, upper, candidates)
     if repaired is not None and system.fits(repaired):
         return repaired, "integer programming"
-    return _to_total(near, upper, total), "least squares, rounded"
+    return to_total(near, upper, total), "least squares, rounded"
 
 
 def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarray) -> Vector | None:
@@ -240,11 +240,11 @@ def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarra
     return number
 
 
-def _to_total(near: Vector, upper: Vector, total: int) -> Vector:
+def to_total(near: Vector, upper: Vector, total: int) -> Vector:
     """Return whole numbers that add up, by largest remainders.
 
     Example:
-        >>> _to_total(np.array([1.4, 0.9, 0.7]), np.array([3.0, 3.0, 3.0]), 3).tolist()
+        >>> to_total(np.array([1.4, 0.9, 0.7]), np.array([3.0, 3.0, 3.0]), 3).tolist()
         [1.0, 1.0, 1.0]
     """
     scaled = np.minimum(np.maximum(near, 0), upper)
@@ -458,7 +458,7 @@ def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     if not settled and provable and len(patterns) <= _TOGETHER:
         # Many numbers have the sums: those near the likeliest table are the better guess.
         near = toward(system, expected, upper)
-        counts, by = _to_total(near, upper, sent.records), "near the likeliest table"
+        counts, by = to_total(near, upper, sent.records), "near the likeliest table"
         fits = system.fits(counts)
         witness = counts if fits else witness
     return SolvedCounts(patterns.numpy(), counts, fits, proofs, witness, system.rank, by, splits)

@@ -1,0 +1,153 @@
+"""Numbers of records of each pattern from sums with known noise: the likeliest ones, given the public marginals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.linalg import cho_factor, cho_solve
+
+from seepage import kernel
+from seepage.attacks.statistics.solving import Matrix, Vector, to_total
+from seepage.baselines.statistics import independent
+from seepage.tabular.schema import Discrete
+from seepage.wire.statistics import NewtonMessage, StatisticsKnowledge, totals_of
+
+# Patterns, beyond which nothing is estimated; outcomes are left out where patterns with them are more.
+_MOST = 2_500
+# Noise beyond which sums are told from roundings, in standard deviations.
+_OFF = 6.0
+_STEPS, _HALVINGS = 60, 30
+# Deviation of sums that have no noise, so that equations have units.
+_EXACT = 1e-4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Records as they are likeliest: codes (record, column), and outcomes (record), NaN where they were left out."""
+
+    cells: Float[np.ndarray, "record column"]
+    labels: Float[np.ndarray, " record"]
+    patterns: int
+
+
+def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> Estimate:
+    """Return records that have the noisy sums as nearly as the noise suggests, and else the public marginals.
+
+    Source: our own. Numbers of patterns have independent Poisson distributions around what the marginals expect, sums
+    normal ones around what the numbers add up to; the mode is found by Newton's method on the dual, then made whole.
+
+    Raises:
+        kernel.RefusedError: there are too many patterns.
+    """
+    schema, target = knowledge.schema, knowledge.schema.target
+    off = _OFF * max(message.noise)
+    bare = replace(message, noise=(0.0, 0.0))
+    patterns, _ = kernel.patterns_of(totals_of(bare, schema, off=off))
+    if len(patterns) > _MOST:
+        raise kernel.RefusedError(f"{len(patterns):,} patterns are too many for sums with noise")
+    several = target.width if isinstance(target, Discrete) else 1
+    labels = several > 1 and several * len(patterns) <= _MOST
+    if labels:
+        patterns, _ = kernel.patterns_of(totals_of(bare, schema, labels=True, off=off))
+    matrix, values = _in_deviations(message, knowledge, patterns, labels, off)
+    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), labels))
+    numbers, places = numbers.reshape(-1, several if labels else 1), patterns.numpy()[:: several if labels else 1]
+    whole = _whole(numbers.sum(1), message.records)
+    rows = np.repeat(places, whole.astype(int), axis=0)
+    codes = [np.array(own)[rows[:, i]] for i, own in enumerate(message.levels)]
+    outcomes = np.full(len(rows), np.nan)
+    if labels:
+        shared = [_whole(own, int(count)) for own, count in zip(numbers, whole, strict=True)]
+        outcomes = np.concatenate([np.repeat(np.arange(several), own.astype(int)) for own in shared]).astype(float)
+    return Estimate(np.stack(codes, axis=1).astype(float), outcomes, len(places))
+
+
+def _whole(numbers: Vector, total: int) -> Vector:
+    return to_total(numbers, np.full(len(numbers), np.inf), total)
+
+
+def _in_deviations(
+    message: NewtonMessage,
+    knowledge: StatisticsKnowledge,
+    patterns: Int[torch.Tensor, "pattern column"],
+    labels: bool,
+    off: float,
+) -> tuple[Matrix, Vector]:
+    """Return the equations of all sums, each in standard deviations of its noise.
+
+    The score tells of outcomes, and is left out where patterns have none.
+    """
+    matrices, values = [], []
+    kinds = (("information", 0), ("score", 1)) if labels else (("information", 0),)
+    for kept, place in kinds:
+        dropped = {name: None for name in ("information", "score", "right", "deviance", "dispersion") if name != kept}
+        steps = tuple(
+            replace(step, **dropped)
+            for step in message.steps
+            if step.coefficients is not None and getattr(step, kept) is not None
+        )
+        sums = replace(message, steps=steps, noise=(0.0, 0.0))
+        found = kernel.equations(totals_of(sums, knowledge.schema, labels=labels, off=off), patterns)
+        deviation = np.full(len(found.values), np.hypot(message.noise[place], message.rounded / 12**0.5))
+        # The number of records is known exactly.
+        deviation[0] = 0.0
+        deviation = np.maximum(deviation, _EXACT * np.maximum(1.0, np.abs(found.values.numpy())))
+        matrices.append(found.matrix.numpy() / deviation[:, None])
+        values.append(found.values.numpy() / deviation)
+    return np.concatenate(matrices), np.concatenate(values)
+
+
+def _expected(
+    message: NewtonMessage, knowledge: StatisticsKnowledge, patterns: Int[np.ndarray, "pattern column"], labels: bool
+) -> Vector:
+    """Return the numbers of records of each pattern that the public marginals expect, columns independent."""
+    shares = np.ones(len(patterns))
+    for i, tables in enumerate(independent(message, knowledge)):
+        shares = shares * tables[i].diagonal()[patterns[:, i]]
+    if labels and knowledge.label_shares is not None:
+        shares = shares * np.maximum(knowledge.label_shares, 1e-6)[patterns[:, -1]]
+    return message.records * shares / shares.sum()
+
+
+def likeliest(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
+    """Return the numbers x with the least sum of x log(x / expected) - x and half of |matrix x - values|^2.
+
+    They are expected * exp(-matrix^T y), where y is what the equations are missed by: its own equation, which Newton's
+    method solves as the minimum of a convex function.
+
+    Example:
+        >>> likeliest(np.array([[1e3, 0.0], [0.0, 0.0]]), np.array([7e3, 0.0]), np.array([2.0, 3.0])).round(2).tolist()
+        [7.0, 3.0]
+    """
+    if len(matrix) > matrix.shape[1]:
+        # What lies outside of the patterns' space changes nothing.
+        rotation, matrix = np.linalg.qr(matrix)
+        values = rotation.T @ values
+    missed = np.zeros(len(values))
+
+    def numbers(at: Vector) -> Vector:
+        return expected * np.exp(np.clip(-(at @ matrix), -50.0, 50.0))
+
+    def height(at: Vector) -> float:
+        return float(numbers(at).sum() + at @ values + at @ at / 2)
+
+    for _ in range(_STEPS):
+        now = numbers(missed)
+        slope = values - matrix @ now + missed
+        curve = (matrix * now[None]) @ matrix.T
+        curve[np.diag_indices_from(curve)] += 1.0
+        step = cho_solve(cho_factor(curve, check_finite=False), -slope)
+        gain, size, start = float(slope @ step), 1.0, height(missed)
+        if -gain < 1e-9 * max(1.0, abs(start)):
+            break
+        for _ in range(_HALVINGS):
+            if height(missed + size * step) <= start + 0.1 * size * gain:
+                break
+            size /= 2
+        else:
+            break
+        missed = missed + size * step
+    return numbers(missed)
