@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import seepage
-from seepage.attacks.statistics.noisy import likeliest
+from seepage.attacks.statistics.blurred import likeliest
 from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
 from seepage.errors import BadInputError

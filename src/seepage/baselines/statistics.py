@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from seepage import kernel
 from seepage.registry import baselines
@@ -209,16 +209,21 @@ class LikeliestTable(_FromTables):
         patterns = _possible(tables)
         if patterns is None:
             return CrossTables()._places(tables, message, generator)
-        number = np.ones(len(patterns))
-        for _ in range(_ROUNDS):
-            for i in range(len(tables)):
-                for j in range(i):
-                    place = patterns[:, i] * tables[j][j].shape[0] + patterns[:, j]
-                    have = np.bincount(place, number, tables[i][j].size)
-                    number *= (tables[i][j].ravel() / np.maximum(have, 1e-300))[place]
-        number *= _size(message) / max(float(number.sum()), 1e-300)
-        counts = _whole(number, _size(message))
+        counts = _whole(fitted(tables, patterns, _size(message)), _size(message))
         return np.repeat(patterns, counts, axis=0)[: _size(message)]
+
+
+def fitted(tables: Tables, patterns: Int[np.ndarray, "pattern column"], total: int) -> Float[np.ndarray, " pattern"]:
+    """Return the numbers of largest entropy of some patterns that have cross tables, by proportional fitting."""
+    number = np.ones(len(patterns))
+    for _ in range(_ROUNDS):
+        for i in range(len(tables)):
+            for j in range(i):
+                place = patterns[:, i] * tables[j][j].shape[0] + patterns[:, j]
+                have = np.bincount(place, number, tables[i][j].size)
+                number *= (tables[i][j].ravel() / np.maximum(have, 1e-300))[place]
+    scaled: Float[np.ndarray, " pattern"] = number * (total / max(float(number.sum()), 1e-300))
+    return scaled
 
 
 def _possible(tables: Tables) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from seepage import kernel
-from seepage.attacks.statistics.noisy import estimate
+from seepage.attacks.statistics.blurred import estimate
 from seepage.attacks.statistics.outcomes import outcomes_of
 from seepage.attacks.statistics.solving import SolvedCounts, solve
 from seepage.baselines.statistics import LikeliestTable
@@ -30,7 +30,7 @@ class Counts:
     Patterns that the first message's cross tables exclude are left out. Least squares without negatives, then whole
     numbers by integer programming, give the numbers of the others. Outcomes of the patterns follow from the equations
     that they are in, and from the model where these leave them open. What is proved is for ``seepage.kernel`` to say.
-    Through noise of known size the likeliest numbers are read, see ``noisy``.
+    Through noise of known size, or rounding that whole numbers do not fit, the likeliest are read, see ``blurred``.
 
     Args:
         seconds: processor time after which numbers, and bounds of single patterns, are no longer sought.
@@ -56,8 +56,10 @@ class Counts:
             if not message.steps:
                 raise kernel.RefusedError("the site sends no sums")
             if any(message.noise):
-                return _estimated(message, knowledge)
+                return _estimated(message, knowledge, "noise")
             solved = solve(sent, self.seconds)
+            if message.rounded and not solved.fits:
+                return _estimated(message, knowledge, "rounding")
             if not solved.tried:
                 raise kernel.RefusedError(f"no numbers of {len(solved.counts):,} patterns were reached in time")
         except kernel.RefusedError as error:
@@ -82,11 +84,11 @@ class Counts:
         return _Read(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
 
 
-def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge) -> _Read:
-    """Return what is read through noise, which leaves nothing to prove."""
+def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge, blur: str) -> _Read:
+    """Return what is read through noise or coarse rounding, which leave nothing to prove."""
     found = estimate(message, knowledge)
-    proof = kernel.nothing(message.records, len(knowledge.schema.columns), "no rule holds under noise")
-    regime = f"estimated under noise, {found.patterns} patterns"
+    proof = kernel.nothing(message.records, len(knowledge.schema.columns), f"no numbers are proved under this {blur}")
+    regime = f"estimated under {blur}, {found.patterns} patterns"
     return _Read(found.cells, found.labels, proof, regime, {"patterns": float(found.patterns)})
 
 

@@ -1,4 +1,4 @@
-"""Numbers of records of each pattern from sums with known noise: the likeliest ones, given the public marginals."""
+"""Numbers of records of each pattern from sums that noise or rounding blurs: the likeliest ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from seepage import kernel
 from seepage.attacks.statistics.solving import Matrix, Vector, to_total
-from seepage.baselines.statistics import independent
+from seepage.baselines.statistics import fitted, independent, published
 from seepage.tabular.schema import Discrete
-from seepage.wire.statistics import NewtonMessage, StatisticsKnowledge, totals_of
+from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, totals_of
 
 # Patterns, beyond which nothing is estimated; outcomes are left out where patterns with them are more.
 _MOST = 2_500
@@ -21,7 +21,9 @@ _MOST = 2_500
 _OFF = 6.0
 _STEPS, _HALVINGS = 60, 30
 # Deviation of sums that have no noise, so that equations have units.
-_EXACT = 1e-4
+_EXACT = 1e-5
+# Records that each pattern is expected to have at least.
+_FEWEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,32 +36,32 @@ class Estimate:
 
 
 def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> Estimate:
-    """Return records that have the noisy sums as nearly as the noise suggests, and else the public marginals.
+    """Return records that have the blurred sums as nearly as noise and rounding suggest, and are else likeliest.
 
-    Source: our own. Numbers of patterns have independent Poisson distributions around what the marginals expect, sums
-    normal ones around what the numbers add up to; the mode is found by Newton's method on the dual, then made whole.
+    Source: our own. Numbers of patterns have independent Poisson distributions around what the published cross tables
+    expect, or the public marginals where noise leaves none; sums have normal ones around what the numbers add up to.
+    The mode is found by Newton's method on the dual, then made whole.
 
     Raises:
-        kernel.RefusedError: there are too many patterns.
+        kernel.RefusedError: there are too many patterns, or no sums.
     """
     schema, target = knowledge.schema, knowledge.schema.target
     off = _OFF * max(message.noise)
     bare = replace(message, noise=(0.0, 0.0))
     patterns, _ = kernel.patterns_of(totals_of(bare, schema, off=off))
     if len(patterns) > _MOST:
-        raise kernel.RefusedError(f"{len(patterns):,} patterns are too many for sums with noise")
-    several = target.width if isinstance(target, Discrete) else 1
-    labels = several > 1 and several * len(patterns) <= _MOST
-    if labels:
+        raise kernel.RefusedError(f"{len(patterns):,} patterns are too many for blurred sums")
+    several = target.width if isinstance(target, Discrete) and target.width * len(patterns) <= _MOST else 1
+    if several > 1:
         patterns, _ = kernel.patterns_of(totals_of(bare, schema, labels=True, off=off))
-    matrix, values = _in_deviations(message, knowledge, patterns, labels, off)
-    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), labels))
-    numbers, places = numbers.reshape(-1, several if labels else 1), patterns.numpy()[:: several if labels else 1]
+    matrix, values = _in_deviations(message, knowledge, patterns, several > 1, off)
+    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), several)).reshape(-1, several)
+    places = patterns.numpy()[::several]
     whole = _whole(numbers.sum(1), message.records)
     rows = np.repeat(places, whole.astype(int), axis=0)
     codes = [np.array(own)[rows[:, i]] for i, own in enumerate(message.levels)]
     outcomes = np.full(len(rows), np.nan)
-    if labels:
+    if several > 1:
         shared = [_whole(own, int(count)) for own, count in zip(numbers, whole, strict=True)]
         outcomes = np.concatenate([np.repeat(np.arange(several), own.astype(int)) for own in shared]).astype(float)
     return Estimate(np.stack(codes, axis=1).astype(float), outcomes, len(places))
@@ -76,40 +78,54 @@ def _in_deviations(
     labels: bool,
     off: float,
 ) -> tuple[Matrix, Vector]:
-    """Return the equations of all sums, each in standard deviations of its noise.
+    """Return the equations of all sums, each in standard deviations of its noise and rounding.
 
     The score tells of outcomes, and is left out where patterns have none.
     """
+    scale = message.records if message.means else 1
+    rounding = message.rounded * scale / 12**0.5
     matrices, values = [], []
-    kinds = (("information", 0), ("score", 1)) if labels else (("information", 0),)
-    for kept, place in kinds:
-        dropped = {name: None for name in ("information", "score", "right", "deviance", "dispersion") if name != kept}
-        steps = tuple(
-            replace(step, **dropped)
-            for step in message.steps
-            if step.coefficients is not None and getattr(step, kept) is not None
-        )
-        sums = replace(message, steps=steps, noise=(0.0, 0.0))
-        found = kernel.equations(totals_of(sums, knowledge.schema, labels=labels, off=off), patterns)
-        deviation = np.full(len(found.values), np.hypot(message.noise[place], message.rounded / 12**0.5))
-        # The number of records is known exactly.
-        deviation[0] = 0.0
-        deviation = np.maximum(deviation, _EXACT * np.maximum(1.0, np.abs(found.values.numpy())))
-        matrices.append(found.matrix.numpy() / deviation[:, None])
-        values.append(found.values.numpy() / deviation)
+    for kept, noise in zip(("information", "score") if labels else ("information",), message.noise, strict=False):
+        for step in message.steps:
+            if step.coefficients is None:
+                continue
+            spread, sums = rounding, step.information
+            if kept == "score":
+                sums = step.score
+                if sums is None and step.right is not None:
+                    sums = step.right - step.information @ step.coefficients
+                    spread = rounding * np.hypot(1.0, np.linalg.norm(step.coefficients))
+            if sums is None:
+                continue
+            one = NewtonStep(step.coefficients, step.information)
+            one = one if kept == "information" else replace(one, score=sums)
+            sent = totals_of(replace(message, steps=(one,), noise=(0.0, 0.0)), knowledge.schema, labels=labels, off=off)
+            if kept == "score":
+                sent = sent._replace(steps=(sent.steps[0]._replace(information=None),))
+            found = kernel.equations(sent, patterns)
+            deviation = np.full(len(found.values), np.hypot(noise, spread))
+            # The number of records is known exactly.
+            deviation[0] = 0.0
+            deviation = np.maximum(deviation, _EXACT)
+            some = slice(1 if matrices else 0, None)
+            matrices.append((found.matrix.numpy() / deviation[:, None])[some])
+            values.append((found.values.numpy() / deviation)[some])
+    if not matrices:
+        raise kernel.RefusedError("the site sends no sums at known coefficients")
     return np.concatenate(matrices), np.concatenate(values)
 
 
 def _expected(
-    message: NewtonMessage, knowledge: StatisticsKnowledge, patterns: Int[np.ndarray, "pattern column"], labels: bool
+    message: NewtonMessage, knowledge: StatisticsKnowledge, patterns: Int[np.ndarray, "pattern column"], several: int
 ) -> Vector:
-    """Return the numbers of records of each pattern that the public marginals expect, columns independent."""
-    shares = np.ones(len(patterns))
-    for i, tables in enumerate(independent(message, knowledge)):
-        shares = shares * tables[i].diagonal()[patterns[:, i]]
-    if labels and knowledge.label_shares is not None:
-        shares = shares * np.maximum(knowledge.label_shares, 1e-6)[patterns[:, -1]]
-    return message.records * shares / shares.sum()
+    """Return the numbers of records of each pattern by the published cross tables, or else the public marginals."""
+    places = patterns[::several, : len(message.levels)]
+    tables = published(message, knowledge) or independent(message, knowledge)
+    numbers = np.maximum(fitted(tables, places, message.records), _FEWEST)
+    shares = (
+        np.full(several, 1 / several) if knowledge.label_shares is None else np.maximum(knowledge.label_shares, 1e-6)
+    )
+    return numbers if several == 1 else np.outer(numbers, shares / shares.sum()).ravel()
 
 
 def likeliest(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
