@@ -27,7 +27,7 @@ _FEWEST = 1e-6
 
 
 @dataclass(frozen=True)
-class Estimate:
+class BlurredRecords:
     """Records as they are likeliest: codes (record, column), and outcomes (record), NaN where they were left out."""
 
     cells: Float[np.ndarray, "record column"]
@@ -35,7 +35,7 @@ class Estimate:
     patterns: int
 
 
-def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> Estimate:
+def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> BlurredRecords:
     """Return records that have the blurred sums as nearly as noise and rounding suggest, and are else likeliest.
 
     Source: our own. Numbers of patterns have independent Poisson distributions around what the published cross tables
@@ -64,7 +64,7 @@ def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> Estimate
     if several > 1:
         shared = [_whole(own, int(count)) for own, count in zip(numbers, whole, strict=True)]
         outcomes = np.concatenate([np.repeat(np.arange(several), own.astype(int)) for own in shared]).astype(float)
-    return Estimate(np.stack(codes, axis=1).astype(float), outcomes, len(places))
+    return BlurredRecords(np.stack(codes, axis=1).astype(float), outcomes, len(places))
 
 
 def _whole(numbers: Vector, total: int) -> Vector:
@@ -84,35 +84,37 @@ def _in_deviations(
     """
     scale = message.records if message.means else 1
     rounding = message.rounded * scale / 12**0.5
-    matrices, values = [], []
-    for kept, noise in zip(("information", "score") if labels else ("information",), message.noise, strict=False):
-        for step in message.steps:
-            if step.coefficients is None:
+    # The number of records is known exactly.
+    matrices, values = [np.ones((1, len(patterns))) / _EXACT], [np.array([message.records / _EXACT])]
+    for step in message.steps:
+        if step.coefficients is None:
+            continue
+        bare = totals_of(
+            replace(message, steps=(_with_score(step),), noise=(0.0, 0.0)), knowledge.schema, labels=labels, off=off
+        )
+        size = float(np.linalg.norm(step.coefficients))
+        for name, noise, spread in (
+            ("information", message.noise[0], 1.0),
+            ("score", message.noise[1], 1.0 if step.score is not None else np.hypot(1.0, size)),
+        ):
+            [sent] = bare.steps
+            part = kernel.Step(sent.coefficients)._replace(**{name: getattr(sent, name)})
+            if getattr(part, name) is None or (name == "score" and not labels):
                 continue
-            spread, sums = rounding, step.information
-            if kept == "score":
-                sums = step.score
-                if sums is None and step.right is not None:
-                    sums = step.right - step.information @ step.coefficients
-                    spread = rounding * np.hypot(1.0, np.linalg.norm(step.coefficients))
-            if sums is None:
-                continue
-            one = NewtonStep(step.coefficients, step.information)
-            one = one if kept == "information" else replace(one, score=sums)
-            sent = totals_of(replace(message, steps=(one,), noise=(0.0, 0.0)), knowledge.schema, labels=labels, off=off)
-            if kept == "score":
-                sent = sent._replace(steps=(sent.steps[0]._replace(information=None),))
-            found = kernel.equations(sent, patterns)
-            deviation = np.full(len(found.values), np.hypot(noise, spread))
-            # The number of records is known exactly.
-            deviation[0] = 0.0
-            deviation = np.maximum(deviation, _EXACT)
-            some = slice(1 if matrices else 0, None)
-            matrices.append((found.matrix.numpy() / deviation[:, None])[some])
-            values.append((found.values.numpy() / deviation)[some])
-    if not matrices:
+            sums = kernel.equations(bare._replace(steps=(part,)), patterns)
+            deviation = max(float(np.hypot(noise, rounding * spread)), _EXACT)
+            matrices.append(sums.matrix.numpy()[1:] / deviation)
+            values.append(sums.values.numpy()[1:] / deviation)
+    if len(matrices) == 1:
         raise kernel.RefusedError("the site sends no sums at known coefficients")
     return np.concatenate(matrices), np.concatenate(values)
+
+
+def _with_score(step: NewtonStep) -> NewtonStep:
+    """Return a step with its score, which follows from the right side of the normal equations."""
+    if step.score is not None or step.right is None or step.coefficients is None:
+        return step
+    return replace(step, score=step.right - step.information @ step.coefficients)
 
 
 def _expected(

@@ -86,10 +86,10 @@ class Counts:
 
 def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge, blur: str) -> _Read:
     """Return what is read through noise or coarse rounding, which leave nothing to prove."""
-    found = estimate(message, knowledge)
+    records = estimate(message, knowledge)
     proof = kernel.nothing(message.records, len(knowledge.schema.columns), f"no numbers are proved under this {blur}")
-    regime = f"estimated under {blur}, {found.patterns} patterns"
-    return _Read(found.cells, found.labels, proof, regime, {"patterns": float(found.patterns)})
+    regime = f"estimated under {blur}, {records.patterns} patterns"
+    return _Read(records.cells, records.labels, proof, regime, {"patterns": float(records.patterns)})
 
 
 @dataclass(frozen=True)
