@@ -40,7 +40,7 @@ from seepage.kernel.statement import (
 # Largest chance that a configuration replays a wrong message, and share of records that need not be replayed.
 _CHANCE, _MISFIT = 1e-2, 0.05
 # Configurations of all records that are gone through, and numbers of a temporary.
-_MOST, _NUMBERS = 2**21, 2**20
+_MOST, _NUMBERS = 2**19, 2**20
 # Rows of which runs are compared.
 _MOST_ROWS = 4096
 # The smallest number that is not rounded away, and the client's precision.
