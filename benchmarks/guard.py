@@ -68,6 +68,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=tuple(POINTS), choices=tuple(POINTS))
     parser.add_argument("--updates", type=int, default=8, help="number of leaking updates of each form")
     parser.add_argument("--harmless", type=int, default=34, help="number of harmless updates of each form")
+    parser.add_argument("--first", type=int, default=0, help="number of the first update, which is its seed")
+    parser.add_argument("--forms", nargs="+", help="forms that are measured; all if left out")
     parser.add_argument("--summary", action="store_true", help="print shares and seconds of the file, measure nothing")
     given = parser.parse_args()
     if given.summary:
@@ -77,17 +79,17 @@ def main() -> None:
     data = datasets.load("adult")
     known = {tuple(line[key] for key in KEYS) for line in read_lines(given.out)}
     numbers = {"leaking": given.updates, "harmless": given.harmless, "without rows": given.harmless}
-    for point in points({kind: numbers[kind] for kind in given.kinds}):
-        if tuple(map(str, point)) not in known:
+    for point in points({kind: numbers[kind] for kind in given.kinds}, given.first):
+        if tuple(map(str, point)) not in known and point[3] in (given.forms or (point[3],)):
             add_lines(given.out, FIELDS, [measured(data, *point)])
 
 
-def points(numbers: dict[str, int]) -> Iterator[tuple[str, int, int, str, int]]:
+def points(numbers: dict[str, int], first: int) -> Iterator[tuple[str, int, int, str, int]]:
     """Yield the keys of all lines."""
     for kind, number in numbers.items():
         for (width, records), forms in POINTS[kind].items():
             for form in forms:
-                for update in range(number):
+                for update in range(first, first + number):
                     yield kind, width, records, form, update
 
 

@@ -65,6 +65,8 @@ RIVALS = {
     },
     "columns": {"posterior": ("exact", "label_norm")},
 }
+# What an audit adds where the server's copy of the client's weights is off.
+ABOUT = {"name": "posterior", "options": {"weights": "about"}, "label": "posterior_about"}
 # A published network of fixed epochs stops here when it has converged.
 CONVERGE = ("uifv_qa", "uifv_iqa", "uifv_dpa", "uifv_sa")
 # Draws of the noise of a record that the attacker averages.
@@ -105,8 +107,10 @@ def audit_of(setting: str, data: Dataset, defense: Mapping[str, object], trainin
     shared = {
         "defenses": (defense,),
         "attacks": [
-            {"name": name, "options": {"converge": True} if name in CONVERGE else {}}
-            for name in dict.fromkeys(name for both in RIVALS[setting].items() for name in (both[0], *both[1]))
+            ABOUT
+            if name == ABOUT["label"]
+            else {"name": name, "options": {"converge": True} if name in CONVERGE else {}}
+            for name in dict.fromkeys(name for both in rivals(setting, defense).items() for name in (both[0], *both[1]))
         ],
         "attacked_records": records,
         "repetitions": trainings,
@@ -128,14 +132,22 @@ def audit_of(setting: str, data: Dataset, defense: Mapping[str, object], trainin
     )
 
 
+def rivals(setting: str, defense: Mapping[str, object]) -> Mapping[str, Sequence[str]]:
+    """Return the attacks that each default attack is held against."""
+    if defense["name"] == "weight_noise":
+        return {ABOUT["label"]: ("posterior", "exact", "label_norm")}
+    return RIVALS[setting]
+
+
 def measured(setting: str, audit: Audit) -> Iterator[dict[str, object]]:
     """Yield a line an attack and what it reads: cells or labels."""
     with Store(None) as store:
         [runs] = run_audits([audit], store)
     rows = {(row.attack, row.column): row for row in rows_of(audit, runs) if row.metric == "accuracy"}
     by_attack = {run.label: run for run in runs}
-    for default, rivals in RIVALS[setting].items():
-        for name, secret in itertools.product((default, *rivals), (None, audit.data.schema.target.name)):
+    defense = {"name": audit.spec.defenses[0].name}
+    for default, others in rivals(setting, defense).items():
+        for name, secret in itertools.product((default, *others), (None, audit.data.schema.target.name)):
             if (name, secret) not in rows or (default, secret) not in rows:
                 continue
             row, run = rows[name, secret], by_attack[name]

@@ -271,6 +271,45 @@ def test_rubbish_gets_one_paragraph_and_leaves_nothing(
     assert not (tmp_path / "read").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.pkl", b"\x80\x04}.", "is in no format that is read"),
+        ("lightgbm.txt", b"tree\nversion=v4\n", "LightGBM's files are not read"),
+        ("lightgbm.json", b'{"name": "tree", "version": "v4"}', "so it is no model of xgboost"),
+        ("pickled.safetensors", b"\x80\x04}.", "no whole safetensors file"),
+        ("half.json", b"{", "is no JSON"),
+        ("gone.safetensors", None, "does not exist"),
+        ("gone.json", None, "does not exist"),
+        ("folder", None, "there is no captured update"),
+        ("transcript", b'{"format": 99}', "format 99"),
+        ("statistics", b'{"format": 99}', "format 99"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_said_before_options(
+    seepage: Any, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if name in ("folder", "transcript", "statistics"):
+        path.mkdir()
+    if content is not None:
+        (path / f"{name}.json" if path.is_dir() else path).write_bytes(content)
+    # Nothing given, an option of another kind of capture, a gate without truth, and one of several that are needed.
+    for options in ([], ["--open"], ["--fail-above", "0.5"], ["--schema", "plain/schema.yaml"]):
+        status, out, err = seepage("attack", path, *options)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert message in err, (options, err)
+
+
+def test_missing_options_are_said_together_and_after_files_that_others_name(seepage: Any, tmp_path: Path) -> None:
+    status, _, err = seepage("attack", "plain/update.safetensors")
+    assert (status, "Missing options '--model', '--schema', '--out'" in err) == (2, True)
+    status, _, err = seepage("attack", *files_of("plain"))
+    assert (status, "Missing option '--out': results are written to a folder." in err) == (2, True)
+    status, _, err = seepage("attack", "plain/update.safetensors", "--schema", "none.yaml", "--out", tmp_path / "read")
+    assert (status, "'none.yaml' of --schema does not exist" in err) == (2, True)
+
+
 def test_results_are_never_replaced(seepage: Any, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("mine")
     status, _, err = seepage("attack", *files_of("plain"), *TINY, "--out", tmp_path)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.captures.test_transcripts import table, trained, with_ids, written
 from tests.commands import Run, commands
@@ -16,6 +18,7 @@ from tests.commands import Run, commands
 def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     written(tmp_path / "transcript", *trained())
     table(tmp_path / "truth.csv", with_ids())
+    save_file({"weight": torch.ones(2)}, tmp_path / "u.safetensors")
     return commands(capfd, monkeypatch, tmp_path)
 
 
@@ -89,4 +92,4 @@ def test_what_is_of_transcripts_alone_is_refused_of_updates(seepage: Run) -> Non
     status, _, err = seepage("attack", "u.safetensors", "--known", "k.csv", "--out", "read")
     assert (status, "--known is of the records of a transcript" in err) == (2, True)
     status, _, err = seepage("attack", "u.safetensors", "--out", "read")
-    assert (status, "Missing option '--model'" in err) == (2, True)
+    assert (status, "Missing options '--model', '--schema': captured" in err) == (2, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -18,6 +18,7 @@ from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, chec
 from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
 from seepage.attacks.trees.timberstrike import TimberStrike
 from seepage.captures.audit import Attacked, ReadRecords, RecordsExposure, run_parts
+from seepage.captures.captured import read_description
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import FILES, Recovered, check_new, write_recovered
 from seepage.captures.spec import PROOFS_ONLY, SPECS, AttackSpec, TreeFilesSpec
@@ -34,7 +35,7 @@ from seepage.settings.trees.audit import METRICS, TREES_SCALES
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.wire.forest import read_forest
+from seepage.wire.forest import Forest, read_forest
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
 
@@ -76,16 +77,22 @@ def is_tree_file(path: Path) -> bool:
     return path.suffix == SUFFIX
 
 
-def load_tree_files(path: Path, columns: int) -> FileMessage:
-    """Return the trees of a client: those of one xgboost file in JSON, or of all files of a folder by name."""
-    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
-    forests = []
-    for file in files:
+def _forests(path: Path) -> dict[Path, Forest]:
+    """Return the trees of one xgboost file in JSON, or of all files of a folder by name."""
+    forests = {}
+    for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
         try:
-            forests.append(read_forest(file.read_bytes(), repr(str(file))))
+            forests[file] = read_forest(file.read_bytes(), repr(str(file)))
         except OSError as error:
             raise BadInputError(f"the tree file {str(file)!r} cannot be read: {error}.") from error
-    for file, forest in zip(files, forests, strict=True):
+    return forests
+
+
+def load_tree_files(path: Path, columns: int) -> FileMessage:
+    """Return the trees of a client: those of one xgboost file in JSON, or of all files of a folder by name."""
+    by_file = _forests(path)
+    files, forests = list(by_file), list(by_file.values())
+    for file, forest in by_file.items():
         if forest.columns != columns:
             raise BadInputError(
                 f"{str(file)!r} has trees of {forest.columns} columns, but the schema encodes {columns}: numbers as "
@@ -229,29 +236,67 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced."""
+    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced.
+
+    ``check`` refuses files that are no capture of this kind; it takes the schema's file, too. ``needs`` has the fields
+    that have to be given, and what each is for.
+    """
 
     words: str
     reads: Callable[[Path], bool]
     setting: str | None  # None where the capture says it
     takes: frozenset[str]
     attack: Callable[[Path, AttackSpec, Path, Listener], CaptureResult]
+    check: Callable[[Path, Path | None], object]
+    needs: Mapping[str, str] = field(default_factory=dict)
     spec: type[AttackSpec] | None = None  # None for those of ``SPECS``
 
 
-def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, Listener], CaptureResult]:
-    """Return the attack on the capture at a path, by the fields of the spec that are given."""
+def open_source(path: Path, given: Mapping[str, object], out: Path | None) -> Callable[[Listener], CaptureResult]:
+    """Return the attack on the capture at a path into a folder, by the fields of the spec that are given.
+
+    What is wrong with the files is said before what is wrong with the options.
+    """
     _check_format(path)
     kind = next(kind for kind in (*of_settings(), *KINDS) if kind.reads(path))
     specs = kind.spec or SPECS[kind.setting or read_about(path / TRANSCRIPT).setting]
+    wrong = _wrong_options(kind, given, out)
+    if wrong is not None:
+        _check_named({name: given[name] for name in given if name in kind.takes})
+        kind.check(path, cast("Path | None", given.get("schema_file")))
+        raise BadInputError(wrong)
+    spec = specs.of(**given)
+    torch.set_num_threads(spec.threads)
+    assert out is not None
+    return partial(kind.attack, path, spec, out)
+
+
+def _wrong_options(kind: Kind, given: Mapping[str, object], out: Path | None) -> str | None:
+    """Return what is wrong with the options that are given for a kind of capture, if anything is."""
     fields = fields_of(AttackSpec)
     for name in given:
         if name not in kind.takes:
             flag, of = fields[name].flag, _OF.get(name, "captured updates")
-            raise BadInputError(f"{flag} is of {of}; leave out {flag} for {kind.words}.")
-    spec = specs.of(**given)
-    torch.set_num_threads(spec.threads)
-    return partial(kind.attack, path, spec)
+            return f"{flag} is of {of}; leave out {flag} for {kind.words}."
+    if "gate" in given and "truth" not in given:
+        return "a gate judges what is read beside the truth; give it with --truth, or leave it out."
+    lacking = {fields[name].flag: why for name, why in kind.needs.items() if name not in given}
+    if out is None:
+        lacking["--out"] = "results are written to a folder"
+    if not lacking:
+        return None
+    flags = ", ".join(f"'{flag}'" for flag in lacking)
+    return f"Missing option{'s'[: len(lacking) - 1]} {flags}: {'; '.join(dict.fromkeys(lacking.values()))}."
+
+
+def _check_named(given: Mapping[str, object]) -> None:
+    """Refuse files that are named by options and are not there."""
+    for name in ("schema_file", "weights", "data", "known", "truth"):
+        file = given.get(name)
+        if isinstance(file, Path) and not file.exists():
+            raise BadInputError(
+                f"the file {str(file)!r} of {fields_of(AttackSpec)[name].flag} does not exist; name one."
+            )
 
 
 def of_settings() -> Iterator[Kind]:
@@ -263,10 +308,10 @@ def of_settings() -> Iterator[Kind]:
 
 def _check_format(path: Path) -> None:
     """Refuse a file that is no capture, before options of captures are asked for."""
-    if path.is_dir() or path.suffix == ".safetensors" or is_tree_file(path):
-        return
     if not path.exists():
         raise BadInputError(f"the capture {str(path)!r} does not exist; give the path of one.")
+    if path.is_dir() or path.suffix == ".safetensors" or is_tree_file(path):
+        return
     with path.open("rb") as file:
         # A file of safetensors begins with the length of its header in JSON, in eight bytes.
         begins = file.read(9)
@@ -290,16 +335,12 @@ def _attack_transcript(path: Path, spec: AttackSpec, out: Path, listener: Listen
 
 def _attack_trees(path: Path, spec: AttackSpec, out: Path, listener: Listener) -> CaptureResult:
     """Read a client's trees, one file or those of its rounds, and guess the client's rows."""
-    if spec.schema_file is None:
-        raise BadInputError("Missing option '--schema': tree files are read with the schema of the client's table.")
+    assert spec.schema_file is not None
+    assert spec.data is not None
     schema = Schema.load(spec.schema_file)
     check_new(out, (RECONSTRUCTION, RESULTS))
     if spec.batch_size is not None:
         check_count("batch_size", spec.batch_size)
-    if spec.data is None:
-        raise BadInputError(
-            "cells that trees do not tell are drawn from public rows of the same kind; give some with --data FILE."
-        )
     public = Table.read(spec.data, schema, spec.separator, missing=None)
     message = load_tree_files(path, schema.width)
     truth = None if spec.truth is None else Table.read(spec.truth, schema, spec.separator, missing=None)
@@ -309,9 +350,8 @@ def _attack_trees(path: Path, spec: AttackSpec, out: Path, listener: Listener) -
 
 def _on_updates(spec: AttackSpec) -> FederationAttack:
     """Return the attack on captured updates with the options of a spec."""
-    if spec.model is None or spec.schema_file is None:
-        lacking = "--model" if spec.model is None else "--schema"
-        raise BadInputError(f"Missing option '{lacking}': captured updates are attacked with their model and schema.")
+    assert spec.model is not None
+    assert spec.schema_file is not None
     if len(spec.attacks) > 1:
         raise BadInputError(
             f"captured updates are read by one attack, got {' and '.join(part.title for part in spec.attacks)}; name "
@@ -362,10 +402,26 @@ def _attack_update(path: Path, spec: AttackSpec, out: Path, listener: Listener) 
     return CaptureResult(recovered, recovered.tables, written)
 
 
+_OF_CLIENTS: dict[str, str] = dict.fromkeys(
+    ("model", "schema_file"), "captured updates are attacked with their model and schema"
+)
+_FOR_TREES = {
+    "schema_file": "tree files are read with the schema of the client's table",
+    "data": "cells that trees do not tell are drawn from public rows of the same kind",
+}
 # The first that reads a path counts.
 KINDS = (
-    Kind("a transcript", lambda at: (at / TRANSCRIPT).exists(), None, _OF_A_TRANSCRIPT, _attack_transcript),
-    Kind("tree files", is_tree_file, "trees", _OF_TREES, _attack_trees),
-    Kind("a folder of updates", Path.is_dir, "horizontal", _UPDATES | {"holds"}, _attack_folder),
-    Kind("one update", lambda _: True, "horizontal", _UPDATES | {"certificate", "open_certificate"}, _attack_update),
-)
+    Kind(
+        "a transcript", lambda at: (at / TRANSCRIPT).exists(), None, _OF_A_TRANSCRIPT, _attack_transcript,
+        lambda at, schema: read_transcript(at, None if schema is None else Schema.load(schema)),
+    ),
+    Kind("tree files", is_tree_file, "trees", _OF_TREES, _attack_trees, lambda at, _: _forests(at), _FOR_TREES),
+    Kind(
+        "a folder of updates", Path.is_dir, "horizontal", _UPDATES | {"holds"}, _attack_folder,
+        lambda at, _: find_captures(at), _OF_CLIENTS,
+    ),
+    Kind(
+        "one update", lambda _: True, "horizontal", _UPDATES | {"certificate", "open_certificate"}, _attack_update,
+        lambda at, _: read_description(at), _OF_CLIENTS,
+    ),
+)  # fmt: skip

@@ -633,5 +633,6 @@ KIND = Kind(
     "statistics",
     frozenset({"data", "truth", "separator", "seed", "device", "threads", "attacks", "gate"}),
     _attack,
-    StatisticsMessagesSpec,
+    lambda at, _: read_statistics(at),
+    spec=StatisticsMessagesSpec,
 )

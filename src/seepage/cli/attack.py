@@ -16,7 +16,6 @@ from seepage.cli.app import app
 from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import fields_in_options
 from seepage.cli.running import exit_of
-from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.report.captured import captured_sections, records_grid, render_captured, show_grid, show_sections
 from seepage.report.console import Bar
@@ -42,9 +41,9 @@ def attack(
             "federated statistics; or a client's trees as xgboost's JSON, or a folder with those of its rounds."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
     *,
     given: dict[str, object],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results, made if need be. Required.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
 ) -> None:
     """Reconstruct the records behind captured updates, without knowing them.
@@ -73,11 +72,10 @@ def attack(
 
         seepage attack sums --truth own.csv --out read
     """
-    if "gate" in given and "truth" not in given:
-        raise BadInputError("a gate judges what is read beside the truth; give it with --truth, or leave it out.")
-    source = open_source(update, given)
+    source = open_source(update, given, out)
+    assert out is not None
     with Bar(make_console(stderr=True)) as bar:
-        result = source(out, bar)
+        result = source(bar)
     attacked = result.findings.attacked
     report = None if attacked is None else captured_report(attacked)
     plain = _write(out, result, report)

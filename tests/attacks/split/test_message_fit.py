@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage.attacks.split import Exact, Posterior
+from seepage.attacks.split.parts.masked import _Units
 from seepage.attacks.split.parts.message_fit import RIGHT, _by_lines, _Points, fitted_messages
 from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.batch_norm import Moments, by_batch, normalisations
@@ -111,10 +112,10 @@ def test_one_logit_is_certified_by_direction_whatever_the_loss() -> None:
 class Dropping(nn.Module):
     """A client part that drops a fifth of its units in training."""
 
-    def __init__(self, cut: int, columns: int) -> None:
+    def __init__(self, cut: int, columns: int, units: int = 16) -> None:
         super().__init__()
         self.layers = seeded(
-            lambda: nn.Sequential(nn.Linear(cut + columns, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)), seed=3
+            lambda: nn.Sequential(nn.Linear(cut + columns, units), nn.ReLU(), nn.Dropout(0.2), nn.Linear(units, 1)), 3
         )
 
     def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
@@ -126,7 +127,7 @@ def test_masks_of_dropout_are_averaged_over() -> None:
     base = SEEN[2].view.model
     client = Dropping(4, len(base.private))
     model = replace(base, client=client.eval())
-    draw, records = torch.Generator().manual_seed(5), 16
+    draw, records = torch.Generator().manual_seed(5), 12
     truth = torch.stack([torch.randint(width, (records,), generator=draw) for width in (3, 4, 2)], 1).double()
     cut = torch.randn(records, 4, generator=draw).requires_grad_()
     labels = torch.randint(2, (records,), generator=draw)
@@ -146,6 +147,51 @@ def test_masks_of_dropout_are_averaged_over() -> None:
     [seen] = fitted_messages([view], Space.of(model, KNOWN[2]), None)
     assert seen.form.training
     assert torch.equal(Posterior()(view, replace(KNOWN[2], form=seen.form)).labels, labels.double())
+
+
+def test_listed_masks_are_all_masks_with_their_chances() -> None:
+    base = SEEN[2].view.model
+    client = Dropping(4, len(base.private), units=6)
+    draw, width = torch.Generator().manual_seed(5), torch.tensor(0.05).double()
+    cut, message = (torch.randn(1, 4, generator=draw) for _ in range(2))
+    view = CutView(replace(base, client=client.eval()), SEEN[2].view.features[:1], cut, message, torch.ones(1))
+    space = Space.of(view.model, KNOWN[2])
+    units = _Units.of(view, space, 2**6)
+    assert units is not None
+    found = units.scored(view, message[0].double(), width)
+    assert found is not None
+    # By hand: every mask of six units with its chance, and the gradient of each label's loss.
+    masks = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6).double()
+    chances = (torch.where(masks > 0, 0.8, 0.2).log()).sum(1)
+    first, last = client.double().layers[0], client.layers[3]
+    for place, cells in enumerate(space.cells(torch.arange(space.size)).double()):
+        for label in (0, 1):
+            received = cut.double().repeat(64, 1).requires_grad_()
+            hidden = first(torch.cat([received, cells.expand(64, -1)], 1)).relu()
+            logits = last(hidden * masks / 0.8)[:, 0]
+            truth = torch.full_like(logits, label)
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
+            apart = (torch.autograd.grad(loss, received)[0] - message).square().sum(1)
+            expected = (chances - apart / (2 * width**2)).logsumexp(0) - 4 * width.log()
+            torch.testing.assert_close(found[0][place, label], expected.detach())
+    assert float(found[1].abs().max()) < 1e-12
+
+
+def test_outputs_that_are_no_sums_over_units_are_not_listed() -> None:
+    base = SEEN[2].view.model
+
+    class Deeper(Dropping):
+        def __init__(self, cut: int, columns: int) -> None:
+            super().__init__(cut, columns)
+            self.layers = nn.Sequential(
+                *self.layers[:3], seeded(lambda: nn.Linear(16, 8), 4), nn.Tanh(), nn.Linear(8, 1)
+            )
+
+    view = replace(SEEN[2].view.of(slice(0, 1)), model=replace(base, client=Deeper(SEEN[2].view.cut.shape[1], 3)))
+    space = Space.of(view.model, KNOWN[2])
+    units = _Units.of(view, space, 2**10)
+    assert units is not None
+    assert units.scored(view, view.own_gradient[0].double(), torch.tensor(1e-6).double()) is None
 
 
 def test_what_no_form_explains_is_not_explained() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seepage.attacks.vertical import InformedQueryAttack, InformedStealth, QueryAttack, RidgeStealth
-from seepage.attacks.vertical.parts.pairs import JudgedGuess, Pairs, best_of, nearest
+from seepage.attacks.vertical.parts.pairs import JudgedGuess, Pairs, best_of, boosted_trees, nearest
 from seepage.baselines.vertical import Constant
 from seepage.models.vertical import encoder_of, vertical_mlp
 from seepage.protocols.vertical import Rows, VerticalLearning, leak
@@ -155,6 +155,20 @@ def test_the_nearest_pair_is_that_of_all_distances() -> None:
         assert bool(found.right[0, pair, 1]) == bool(kind)
 
 
+def test_boosted_trees_read_what_few_inputs_decide_in_columns_that_a_forest_answers() -> None:
+    some, _ = pairs(300)
+    # Of 31 inputs one, which is the attacker's own, decides the category.
+    kind, noise = some.cells[..., 1:2], torch.randn(2, 1, 300, 30, generator=torch.Generator().manual_seed(4))
+    own = torch.cat([kind, noise[0]], -1), torch.cat([kind[:, :5], noise[1, :, :5]], -1)
+    answered = [["random forest" if name == "kind" else "kernel" for name in some.encoder.schema.names]]
+    found = boosted_trees(replace(some, own=own), [0], answered)
+    assert found is not None
+    assert bool((found.guess.cells[..., 1] == some.cells[:, :5, 1]).all())
+    assert found.right.all(1).tolist() == [[False, True, False]]
+    assert not bool(found.right[..., [0, 2]].any())
+    assert boosted_trees(some, [0], [["kernel"] * 3]) is None
+
+
 def test_each_column_is_answered_by_the_way_with_most_pairs_right_and_nothing_follows_once_all_are() -> None:
     some, known = pairs()
     shares = {"first": (1.0, 0.7, 0.0), "second": (1.0, 0.4, 1.0), "third": (0.5, 1.0, 0.5), "last": (1.0, 1.0, 1.0)}
@@ -167,7 +181,7 @@ def test_each_column_is_answered_by_the_way_with_most_pairs_right_and_nothing_fo
         cells = torch.full((1, 5, 3), numbers[name], dtype=torch.float64)
         return JudgedGuess(FeatureGuess(cells, failed=torch.zeros(1, dtype=torch.bool)), right)
 
-    guess = best_of(some, [(name, lambda name=name: way(name)) for name in shares], known)
+    guess = best_of(some, [(name, lambda _, name=name: way(name)) for name in shares], known)
     assert tried == ["first", "second", "third"]
     assert guess.cells[0, 0, 1:].tolist() == [2.0, 1.0]
     assert guess.choice is not None

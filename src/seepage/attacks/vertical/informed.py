@@ -26,13 +26,13 @@ class InformedQueryAttack(QueryAttack):
 
     Source: our own form of ``uifv_qa`` (Yang et al., UIFV, 2024).
 
-    In this order: kernel ridge regression on features as they are, the pair with the nearest whitened features, kernel
-    ridge regression on these, a random forest that also takes the attacker's own columns, a network of own columns
-    alone, one of features alone, and one of both. Each column is answered by the way that has most of the left-out
-    pairs right, or by a constant where none reads more than one: see ``parts.pairs``. Slower ways are not tried once
-    nearly all of these are right, and forest and networks of features not with fewer than 150 pairs. Labels that the
-    attacker knows are own columns. Without held-out pairs the last network answers alone, and so it does for rows that
-    are no table, without own columns.
+    In this order: kernel ridge regression on features as they are, the pair with the nearest whitened features,
+    kernel ridge regression on these, a random forest that also takes the attacker's own columns, boosted trees in
+    columns that the forest answers best, a network of own columns alone, one of features alone, and one of both.
+    Each column is answered by the way that has most of the left-out pairs right, or by a constant where none reads
+    more than one: see ``parts.pairs``. Slower ways are not tried once nearly all of these are right, and forest and
+    networks of features not with fewer than 150 pairs. Labels that the attacker knows are own columns. Without
+    held-out pairs the last network answers alone, and so it does for rows that are no table, without own columns.
     """
 
     loss: InverseLoss = "fields"
@@ -66,7 +66,7 @@ class InformedQueryAttack(QueryAttack):
         if self.own_columns:
             mine, rest = Inputs(known[0][:, : pairs.number], known[1]), slice(pairs.number, None)
             further, plain = (known[0][:, rest], rows.cells[:, rest]), OwnColumns().inverter
-            yield "network of own columns", lambda: network(pairs, plain, seeds, mine, further)
+            yield "network of own columns", lambda _: network(pairs, plain, seeds, mine, further)
         yield from networks(pairs, seeds, self.inverter(None))
 
 

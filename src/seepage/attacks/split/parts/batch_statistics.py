@@ -111,7 +111,7 @@ def training_log_likelihood(
         BadInputError: nothing of the client's part is known to differ in training, or there are too many combinations.
     """
     if not normalising(view.model.client) or dropping(view.model.client):
-        return masked_log_likelihood(view, space, generator)
+        return masked_log_likelihood(view, space, generator)[:2]
     why = why_not_followed(view, space)
     if why is not None:
         raise BadInputError(

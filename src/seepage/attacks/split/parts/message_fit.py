@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.batch_statistics import why_not_followed
 from seepage.attacks.split.parts.masked import MOST, masked_log_likelihood
-from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors, rounding
+from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.dropout import dropping
@@ -26,7 +26,6 @@ from seepage.wire.split import CutKnowledge, CutView, batches
 # Records and pairs of a record and a combination that a fit looks at, and numbers in memory at once.
 _RECORDS, _PAIRS, _NUMBERS = 128, 2**17, 2**24
 _FEWEST = 24  # records of a fit at least
-_TRIAL_MASKS = 2048  # masks that show whether dropout was on
 _MOST, _MOST_UNDIRECTED = 2**17, 2**13  # combinations
 # Share of records that are replayed, beyond those that would be by chance, from which a form is right, and from which
 # it is taken in place of the usual one.
@@ -568,8 +567,8 @@ def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
     shares = []
     for factor in (1.0, _WRONG[1]):
         moved = replace(some, gradient=some.gradient * factor)
-        _, apart = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0), _TRIAL_MASKS)
-        shares.append(float((apart <= FAR * rounding(moved.own_gradient, form).double().cpu()).double().mean()))
+        replayed = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0), trial=True)[2]
+        shares.append(float(replayed.double().mean()))
     return (shares[0] - shares[1]) / max(1 - shares[1], 1e-9)
 
 

@@ -127,10 +127,13 @@ def rounding(gradient: Float[Tensor, "record cut"], form: MessageForm | None = N
     return ROUNDINGS * unit * torch.linalg.vector_norm(gradient, dim=1)
 
 
-def spread(view: CutView) -> Float[Tensor, " record"]:
-    """Return the standard deviation of each number of a record's own gradient that its form leaves unexplained."""
+def spread(view: CutView, least: float = _ROUNDING) -> Float[Tensor, " record"]:
+    """Return the standard deviation of each number of a record's own gradient that its form leaves unexplained.
+
+    ``least`` is the smallest one, in units of the gradient's norm.
+    """
     form, gradient = view.model.form, view.own_gradient
-    relative = max(_ROUNDING, form.unit / 2 if form.format in ("float16", "bfloat16") else 0.0, float(form.noise))
+    relative = max(least, form.unit / 2 if form.format in ("float16", "bfloat16") else 0.0, float(form.noise))
     size = relative * torch.linalg.vector_norm(gradient, dim=1)
     if form.format == "int8":
         size = torch.hypot(size, step_of(view.gradient) / math.sqrt(12) * view.behind.to(size))
