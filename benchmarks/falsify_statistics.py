@@ -32,9 +32,13 @@ FIELDS = ("form", "declared", "draws", "unfit", "refused", "patterns", "proved",
 # Forms whose declarations are right, and forms whose declarations are not.
 TRUE = ("as sent", "weights as mu (1 - mu)", "weights as R writes them", "added in another order", "sum of sites",
         "rounded", "means", "copies of columns", "rare levels", "far coefficients", "rare outcomes",
-        "start from outcomes", "one iteration", "poisson", "gaussian")  # fmt: skip
+        "start from outcomes", "one iteration", "poisson", "gaussian", "cross tables of two runs",
+        "figures of numbers", "figures of two runs", "rounded figures", "rounded figures of two runs")  # fmt: skip
 WRONG = ("entry off by 1e-9", "entry off by 1e-3", "single precision", "rounding understated", "weights",
-         "record leaves", "twice the records", "offset")  # fmt: skip
+         "record leaves", "twice the records", "offset", "variances by n", "figures cut off",
+         "quantiles of another rule")  # fmt: skip
+# Forms of tables, which have no steps.
+TABLES = (*TRUE[-5:], *WRONG[-3:])
 _SECONDS = 0.3
 
 
@@ -90,6 +94,8 @@ def falsified(form: str, draws: int) -> dict[str, object]:
 
 def drawn(form: str, seed: int) -> tuple[kernel.Totals, Counter[tuple[int, ...]]]:
     """Return sums of drawn tables with the true number of records of each pattern."""
+    if form in TABLES:
+        return drawn_tables(form, np.random.default_rng([seed, (*TRUE, *WRONG).index(form)]))
     rng = np.random.default_rng([seed, (*TRUE, *WRONG).index(form)])
     site = _site(form, rng)
     means = form in ("means", "twice the records")
@@ -128,6 +134,93 @@ def drawn(form: str, seed: int) -> tuple[kernel.Totals, Counter[tuple[int, ...]]
     columns = tuple(Discrete(name=f"c{k}", categories=own) for k, own in enumerate(site.levels))
     sent = totals_of(message, Schema(columns=columns, target=Discrete(name="y", categories=(0, 1))))
     return sent, Counter(map(tuple, np.concatenate(site.codes).tolist()))
+
+
+def drawn_tables(form: str, rng: np.random.Generator) -> tuple[kernel.Totals, Counter[tuple[int, ...]]]:
+    """Return published tables and figures of drawn numbers, with the true number of records of each pattern."""
+    values = np.unique(np.round(rng.normal(50, 10.0 ** rng.uniform(-1, 3), rng.integers(2, 25)), rng.integers(0, 3)))
+    widths = (len(values), *rng.integers(1, 4, rng.integers(0, 3)).tolist())
+    added = int(rng.integers(1, 8))
+    first = int(rng.integers(3, 400)) if "two runs" in form or rng.random() < 0.3 else 0
+    shares = [rng.dirichlet(np.full(width, rng.uniform(0.3, 3))) for width in widths]
+    codes = np.stack([rng.choice(len(s), first + added, p=s) for s in shares], axis=1)
+    rule = kernel.QUANTILES[rng.integers(len(kernel.QUANTILES))]
+    digits = int(rng.integers(0, 4)) if form.startswith("rounded") or form == "figures cut off" else None
+    way = _Way(rule, int(rng.integers(2)), digits, int(rng.integers(3)), form)
+    groups: list[tuple[tuple[int, int], ...]] = [()]
+    groups += [((1, level),) for level in range(widths[1])] if len(widths) > 1 and rng.random() < 0.7 else []
+    pairs = []
+    for group in groups if form != "cross tables of two runs" else []:
+        figures = [_figures(own, values, group, way, rng) for own in (codes, codes[:first])]
+        if figures[0] is not None and (figures[1] is not None or not first):
+            pairs.append((figures[0], figures[1]))
+    tables = []
+    for columns in (
+        [(i,) for i in range(1, len(widths))] if pairs else [(i, j) for j in range(len(widths)) for i in range(j)]
+    ):
+        counts = []
+        for own in (codes, codes[:first]):
+            table = np.zeros([widths[i] for i in columns])
+            np.add.at(table, tuple(own[:, i] for i in columns), 1)
+            counts.append(np.where((table > 0) & (table < 3), np.nan, table) if rng.random() < 0.3 and first else table)
+        tables.append(kernel.CountTable(columns, torch.from_numpy(counts[0] - counts[1]), added + 1))
+    names = tuple(kernel.EncodedColumn(f"c{k}", (), (), tuple(range(width))) for k, width in enumerate(widths))
+    sent = kernel.Totals(names, tuple(tuple(range(width)) for width in widths), "gaussian", added, tables=tuple(tables),
+                         summaries=tuple(pairs))  # fmt: skip
+    return sent, Counter(map(tuple, codes[first:].tolist()))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How figures are computed: definition of quantiles, divisor, decimals, and formula of the variance."""
+
+    rule: str
+    freedom: int
+    digits: int | None
+    formula: int
+    form: str
+
+
+def _figures(
+    codes: np.ndarray, values: np.ndarray, group: tuple[tuple[int, int], ...], way: _Way, rng: np.random.Generator
+) -> kernel.Summary | None:
+    """Return some of the figures of a group, as projects and spreadsheets compute them."""
+    for column, level in group:
+        codes = codes[codes[:, column] == level]
+    own, n = values[codes[:, 0]], len(codes)
+    if n < 2:
+        return None
+    mean = [own.mean(), math.fsum(own) / n, float(np.cumsum(own[::-1])[-1]) / n][way.formula]
+    squares = [np.square(own - mean).sum(), max(np.square(own).sum() - n * mean**2, 0.0), np.var(own) * n][way.formula]
+    variance = squares / (n - (0 if way.form == "variances by n" else way.freedom))
+    rule = "hazen" if way.form == "quantiles of another rule" else way.rule
+    shares = rng.choice([0.0, 0.05, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9, 1.0], rng.integers(0, 5), replace=False)
+
+    def sent(x: float) -> float:
+        if way.digits is None:
+            return float(x)
+        scaled = x * 10.0**way.digits
+        # To even, up, or cut off, which is declared as rounding.
+        up = math.floor(scaled) if way.form == "figures cut off" else math.floor(scaled + 0.5)
+        return float(
+            np.round(x, way.digits) if way.formula == 0 and way.form != "figures cut off" else up / 10.0**way.digits
+        )
+
+    figures: dict[str, float] = {}
+    if rng.random() < 0.8:
+        figures |= {"mean": sent(mean)} if rng.random() < 0.7 else {"total": sent(own.sum())}
+        spread = [
+            {},
+            {"variance": sent(variance)},
+            {"deviation": sent(variance**0.5)},
+            {"squares": sent(np.square(own).sum())},
+        ]
+        figures |= spread[rng.integers(4)]
+    cuts = tuple((float(p), sent(float(np.quantile(own, p, method=rule)))) for p in shares)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    step = 0.0 if way.digits is None else 10.0**-way.digits
+    freedom = 1 if way.form == "variances by n" else way.freedom
+    return kernel.Summary(0, tuple(values.tolist()), n, quantiles=cuts, within=group, freedom=freedom, rule=way.rule,
+                          rounded=step, **figures)  # fmt: skip  # pyright: ignore[reportArgumentType]
 
 
 def _site(form: str, rng: np.random.Generator) -> Site:

@@ -3,6 +3,7 @@
     python benchmarks/federated_statistics.py --out benchmarks/results/statistics.csv
     python benchmarks/federated_statistics.py --survival --out benchmarks/results/statistics_survival.csv
     python benchmarks/federated_statistics.py --defenses --out benchmarks/results/statistics_defenses.csv
+    python benchmarks/federated_statistics.py --labels --out benchmarks/results/statistics_labels.csv
 
 Each line is a table, a project, a number of rows of a site, a set of columns and a defense. A line that is in the file
 already is not measured again.
@@ -14,11 +15,15 @@ import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from csv_lines import add_lines, read_lines
+from scipy.optimize import Bounds, LinearConstraint, milp
 
+from seepage.assessment.intervals import interval
 from seepage.assessment.statistics import measure_tables
 from seepage.attacks.statistics.counts import Counts
 from seepage.attacks.statistics.risk_sets import RiskSets, leavers
@@ -29,11 +34,7 @@ from seepage.settings.part import Part
 from seepage.settings.statistics.audit import StatisticsAudit, knowledge_of
 from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.wire.secret import RecordsSecret
-from seepage.wire.statistics import (
-    NewtonView,
-    RiskSetMessage,
-    RiskSetView,
-)
+from seepage.wire.statistics import NewtonMessage, NewtonView, RiskSetMessage, RiskSetView, rows_of
 
 FIELDS = (
     "table", "project", "rows", "columns", "defense", "sites", "patterns", "rank", "occupied", "full_rank",
@@ -141,6 +142,12 @@ OF_DEFENSES = (*KEY, "sites", "whole", "records", "likeliest", "with_label", "ce
                "coefficient_error", "standard_error_ratio", "epsilon", "seconds", "commit")  # fmt: skip
 LINES += [Line("adult", "datashield", 300, "more"), Line("german", "datashield", 200, "more", sites=1)]
 
+OF_LABELS = ("table", "project", "rows", "columns", "sites", "coefficients", "occupied", "settled", "determined", "low",
+             "high", "timed_out", "with_label", "usual", "seconds", "commit")  # fmt: skip
+# Sites of which labels are measured.
+_SITES = 10
+LABELS = [line for line in LINES if line.table in ("german", "adult") and line.columns == "few" and line.rows <= 1_000]
+
 OF_SURVIVAL = (
     "table", "rows", "defense", "sites", "left_alone", "read_of_these", "told_apart", "records", "likeliest",
     "certified", "false", "hazard_ratio_error", "coefficient_error", "seconds", "commit",
@@ -168,7 +175,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--survival", action="store_true", help="survival models instead of the lines")
     parser.add_argument("--defenses", action="store_true", help="defenses with their cost instead of the lines")
+    parser.add_argument("--labels", action="store_true", help="what the equations of outcomes determine, instead")
     arguments = parser.parse_args()
+    if arguments.labels:
+        for line in LABELS:
+            if line.key[:3] not in {tuple(one[name] for name in KEY[:3]) for one in read_lines(arguments.out)}:
+                add_lines(arguments.out, OF_LABELS, [of_labels(line)])
+        return
     if arguments.survival:
         for table, rows, label, defenses in SURVIVAL:
             done = {tuple(one[name] for name in OF_SURVIVAL[:3]) for one in read_lines(arguments.out)}
@@ -183,8 +196,82 @@ def main() -> None:
             add_lines(arguments.out, fields, [{name: figures[name] for name in fields if name in figures}])
 
 
-def measured(line: Line) -> dict[str, object]:
-    """Return the figures of a line; a guard that refuses leaves a site out."""
+def of_labels(line: Line) -> dict[str, object]:
+    """Return what the sums determine of the labels where the number of records of each pattern is known.
+
+    With a canonical link outcomes are in X^T y alone. The number of a pattern's records with the second outcome lies
+    between its least and its greatest value over all whole numbers that have these sums, by integer programming.
+    A record is determined with its label where all of them have it; the attack fills in the others.
+    """
+    audit = _audit(line)
+    [configuration] = audit.configurations
+    units = []
+    for unit in range(_SITES):
+        [federation] = audit.expose(configuration, range(unit, unit + 1)).federations
+        assert isinstance(federation.message, NewtonMessage)
+        view, known = NewtonView((federation.message,)), knowledge_of(audit, configuration)
+        secret = RecordsSecret(federation.cells[None], federation.labels[None])
+        figures = {m.metric: float(m.values[0]) for m in measure_tables(secret, Counts()(view, known, [unit]))}
+        begun = time.process_time()
+        bounded = _label_bounds(federation.cells.numpy(), federation.labels.numpy(), federation.message.levels)
+        share = float(federation.labels.mean())
+        units.append({**figures, **bounded, "usual": max(share, 1 - share), "seconds": time.process_time() - begun})
+
+    def mean(name: str, digits: int = 4) -> str:
+        return f"{np.mean([unit[name] for unit in units]):.{digits}f}"
+
+    determined = interval(torch.tensor([unit["determined"] for unit in units]).double(), bounds=(0.0, 1.0))
+    return {
+        **dict(zip(KEY[:4], line.key[:4], strict=True)),
+        "sites": len(units),
+        **{name: mean(name, 0) for name in ("coefficients", "occupied")},
+        **{name: mean(name) for name in ("settled", "determined", "with_label", "usual")},
+        "low": f"{determined.low:.4f}",
+        "high": f"{determined.high:.4f}",
+        "timed_out": sum(int(unit["timed_out"]) for unit in units),
+        "seconds": mean("seconds", 1),
+    }
+
+
+def _label_bounds(cells: np.ndarray, labels: np.ndarray, levels: tuple[tuple[int, ...], ...]) -> dict[str, float]:
+    """Return the share of records, and of labels' patterns, that all whole numbers with the sums X^T y agree on."""
+    patterns, place = np.unique(cells.astype(int), axis=0, return_inverse=True)
+    number, second = np.bincount(place).astype(float), np.bincount(place, labels)
+    rows = rows_of(patterns, levels)
+    side: Any = rows.T @ second
+    sums = LinearConstraint(rows.T, side, side)
+    least, most, timed_out = np.zeros(len(number)), number.copy(), 0
+    fitting = [second]
+    for p in range(len(number)):
+        for sign in (1, -1):
+            seen = {float(one[p]) for one in fitting}
+            if (0.0 if sign == 1 else number[p]) in seen:
+                continue
+            cost = np.zeros(len(number))
+            cost[p] = sign
+            solved = milp(cost, constraints=sums, integrality=np.ones(len(number)), bounds=Bounds(0, number),  # pyright: ignore[reportArgumentType]
+                          options={"time_limit": 10.0})  # fmt: skip
+            timed_out += solved.status != 0
+            if solved.x is not None:
+                fitting.append(np.rint(solved.x))
+            bound = sign * (solved.mip_dual_bound if solved.mip_dual_bound is not None else -np.inf)
+            if sign == 1:
+                least[p] = max(0.0, np.ceil(bound - 1e-6))
+            else:
+                most[p] = min(number[p], np.floor(bound + 1e-6))
+    assert (least <= second).all()
+    assert (second <= most).all()
+    return {
+        "coefficients": rows.shape[1],
+        "occupied": len(number),
+        "settled": float((least == most).mean()),
+        "determined": float((least + number - most).sum() / number.sum()),
+        "timed_out": timed_out,
+    }
+
+
+def _audit(line: Line) -> StatisticsAudit:
+    """Return the audit of a line."""
     data = OWN[line.table]() if line.table in OWN else load(line.table)
     columns = (SETS if line.columns == "few" else MORE)[line.table]
     defenses = (
@@ -196,7 +283,12 @@ def measured(line: Line) -> dict[str, object]:
         fields["parameter_ratio"] = 0.1 if line.rows >= 300 else 0.33
     if line.rows == 50:
         fields["parameter_ratio"] = 1.0
-    audit = StatisticsAudit(StatisticsSpec.of(**fields), data)
+    return StatisticsAudit(StatisticsSpec.of(**fields), data)
+
+
+def measured(line: Line) -> dict[str, object]:
+    """Return the figures of a line; a guard that refuses leaves a site out."""
+    audit = _audit(line)
     [configuration] = audit.configurations
     units = []
     for unit in range(line.sites):

@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from seepage.captures.statistics import read_statistics, write_statistics
+from seepage.attacks.statistics.differencing import Differencing
+from seepage.captures.recovery import attacker_statistics
+from seepage.captures.statistics import StatisticsDeclaration, read_statistics, write_statistics
 from seepage.errors import BadInputError
-from seepage.wire.statistics import NewtonMessage, RiskSetMessage, TablesMessage
+from seepage.wire.statistics import NewtonMessage, RiskSetMessage, StatisticsKnowledge, TablesMessage, TablesView
 from tests.commands import Run, commands
 
 DECLARED: dict[str, Any] = {
@@ -24,6 +26,7 @@ DECLARED: dict[str, Any] = {
     ],
     "target": {"name": "died", "categories": ["no", "yes"]},
 }
+AGED = {"protocol": "table", "columns": [{"name": "age", "categories": [50, 60, 70]}]}
 # Names of the design's coefficients as formulaic has them.
 NAMES = ["Intercept", "sex[T.m]", "ward[T.er]", "ward[T.surgery]"]
 
@@ -179,6 +182,43 @@ def test_tables_of_two_runs_are_read(tmp_path: Path) -> None:
     )
 
 
+def test_a_patient_is_read_from_the_figures_of_two_runs_and_a_run_alone_is_read_as_far_as_it_goes(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(7)
+    table = pd.DataFrame({"age": rng.integers(50, 58, 13), "sex": rng.choice(["f", "m"], 13)})
+    table["died"] = rng.choice(["no", "yes"], 13)
+
+    def run(rows: pd.DataFrame) -> dict[str, Any]:
+        def figures(ages: pd.Series) -> dict[str, Any]:
+            quantiles = {str(share): ages.quantile(share) for share in (0.25, 0.5, 0.75)}
+            return {"n": len(ages), "mean": ages.mean(), "sd": ages.std(), "quantiles": quantiles}
+
+        counts = {name: rows[name].value_counts().sort_index().tolist() for name in ("sex", "died")}
+        groups = {f"age|died={k}": figures(own) for k, own in rows.groupby("died")["age"]}
+        return {**counts, "age": figures(rows["age"]), **groups}
+
+    columns = [{"name": "age", "categories": list(range(50, 58))}, {"name": "sex", "categories": ["f", "m"]}]
+    declared = {**DECLARED, "columns": columns, "protocol": "table"}
+    write_statistics(tmp_path / "two", declared, [{"before": run(table[:12]), "after": run(table)}])
+    write_statistics(tmp_path / "one", declared, [{"after": run(table)}])
+    messages = [read_statistics(tmp_path / name)[1] for name in ("two", "one")]
+    schema = StatisticsDeclaration.model_validate(declared).table
+    knowledge = StatisticsKnowledge(schema, attacker_statistics(schema)[0], 1)
+    read = [Differencing(0.5)(TablesView((own,)), knowledge, [0]) for own in messages if isinstance(own, TablesMessage)]
+    age, sex = read[0].cells[0, 0].tolist()
+    assert (50 + age, "fm"[int(sex)]) == (table["age"].iloc[-1], table["sex"].iloc[-1])
+    assert read[0].labels is not None
+    assert ["no", "yes"][int(read[0].labels[0, 0])] == table["died"].iloc[-1]
+    assert read[0].proofs is not None
+    assert bool(read[0].proofs[0].cells.all())
+    assert read[1].cells.shape == (1, 13, 2)
+    assert read[1].proofs is not None
+    there = Counter(map(tuple, np.stack([table["age"] - 50, table["sex"] == "m"], axis=1).astype(float).tolist()))
+    proved = read[1].cells[0][read[1].proofs[0].cells.all(1)]
+    assert not Counter(map(tuple, proved.tolist())) - there
+
+
 def _changed(**values: Any) -> list[dict[str, Any]]:
     sent = iterations(people(), 2)
     return [sent[0], {**sent[1], **values}]
@@ -210,8 +250,21 @@ def _changed(**values: Any) -> list[dict[str, Any]]:
         ({"means": True}, [{"information": np.eye(4) / 4}], "give 'records' in the declaration"),
         ({"protocol": "cox"}, _changed(), "no message has 'times'"),
         ({"protocol": "cox"}, _changed(times=[1.0]), "(has the shape|no risk-set sums)"),
-        ({"protocol": "table"}, [{"before": {}, "after": {}}], "these tables are missing: sex|ward before"),
-        ({"protocol": "table"}, [{"before": {"sex|age": [[1]]}, "after": {}}], "of no two declared columns"),
+        ({"protocol": "table"}, [{"before": {}, "after": {}}], "no message has 'after'"),
+        ({"protocol": "table"}, [{"before": 3, "after": {}}], "'before' is 3, and has to be a mapping"),
+        ({"protocol": "table"}, [{"after": {"sex|age": [[1]]}}], "is of 'age', and not of a declared column"),
+        ({"protocol": "table"}, [{"after": {"sex": [1, 2, 3]}}], r"has the shape \(3,\), and has to have \(2,\)"),
+        ({"protocol": "table"}, [{"after": {"sex": ["many", 2]}}], "give nested lists of numbers"),
+        ({"protocol": "table"}, [{"after": {"sex": [-1, 2]}}], "numbers of records below 0"),
+        ({"protocol": "table"}, [{"after": {"sex|sex": [[1, 2], [1, 2]]}}], "no one or two different columns"),
+        ({"protocol": "table"}, [{"before": {"sex": [1, 2]}, "after": {"ward": [1, 2, 3]}}], "in one run alone"),
+        ({"protocol": "table"}, [{"after": {"sex": [1, None]}}], "give 'records' in the declaration"),
+        ({"protocol": "table"}, [{"after": {"sex": {"n": 3, "mean": 1}}}], "whose categories are numbers"),
+        (AGED, [{"after": {"age": {"n": 3, "median": 1}}}], "age' has median and n; figures are n, and any of centre"),
+        (AGED, [{"after": {"age": {"n": 3, "mean": "old"}}}], "mean of 'age' is 'old', and has to be one finite"),
+        (AGED, [{"after": {"age": {"n": 2.5, "mean": 1}}}], "is of 2.5 records"),
+        (AGED, [{"after": {"age": {"n": 3, "quantiles": {"2": 1}}}}], "at shares from 0 to 1"),
+        (AGED, [{"after": {"age": {"n": 3, "quantiles": [1]}}}], "a mapping of shares to values"),
         ({}, [], "a declaration and no message"),
     ],
 )

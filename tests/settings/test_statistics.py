@@ -279,7 +279,7 @@ def test_outcomes_that_no_model_takes_are_refused() -> None:
 
 def test_a_patient_who_joined_is_read_from_two_runs_of_tables() -> None:
     changes = [{"name": "minimum_count", "count": 3, "label": "few"}, {"name": "rounded_counts", "label": "fives"}]
-    found = figures(audit(protocol="table", repetitions=4, defenses=["none", *changes]))
+    found = figures(audit(protocol="table", repetitions=2, defenses=["none", *changes]))
     assert found["differencing", "none", "exact_match"] == found["differencing", "none", "with_label"] == 1.0
     assert found["differencing", "none", "certified"] == 1.0
     for label in ("few", "fives"):
@@ -302,9 +302,29 @@ def test_counts_of_single_columns_tell_one_patient_and_not_several() -> None:
     assert figures(audit(repetitions=2, changed=3, **options))["differencing", "none", "certified"] < 1.0  # pyright: ignore[reportOptionalOperand]
 
 
+@pytest.mark.parametrize("project", ["datashield", "vantage6"])
+def test_a_patient_s_number_follows_from_figures_of_two_runs(project: str) -> None:
+    # Of ages in tenths a sum in whole numbers leaves some twenty, and a sum of squares one.
+    digits = {"name": "rounded_sums", "digits": 0, "label": "whole"}
+    options: dict[str, Any] = {"published": "summaries", "columns": ["age", "area"], "project": project}
+    found = figures(audit(protocol="table", repetitions=1, defenses=["none", digits], rows=50, **options))
+    for label in ("none", "whole"):
+        assert found["differencing", label, "exact_match"] == found["differencing", label, "certified"] == 1.0
+
+
+def test_of_one_run_all_records_are_attacked() -> None:
+    made = audit(protocol="table", changed=0, repetitions=1, rows=12, columns=["area", "smoker"])
+    [federation] = made.expose(made.configurations[0], range(1)).federations
+    assert federation.cells.shape == (12, 2)
+    assert federation.message.records == 0
+    found = figures(made)
+    assert found["differencing", "none", "whole_table"] == found["differencing", "none", "certified"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"published": "summaries", "columns": ["age", "weight"]}, "'weight' .* of which there are 2,400, more than"),
         ({"family": "gaussian"}, "tables have no family"),
         ({"defenses": ["sum_noise"]}, "has no place in the protocol 'table'"),
         ({"rows": 599}, "rows each hold 601 rows"),
@@ -312,5 +332,8 @@ def test_counts_of_single_columns_tell_one_patient_and_not_several() -> None:
     ],
 )
 def test_tables_that_cannot_be_made_are_refused(options: dict[str, Any], said: str) -> None:
+    table = frame(2400 if "columns" in options else 600)
+    table["weight"] = np.random.default_rng(0).uniform(40, 120, len(table))
+    known, small = read_table(table, target="ill"), {"rows": 60, "repetitions": 1, "protocol": "table"}
     with pytest.raises(BadInputError, match=said):
-        audit(protocol="table", **options)
+        StatisticsAudit(StatisticsSpec.of(**{**small, **options}), known)

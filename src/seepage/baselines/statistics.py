@@ -59,21 +59,48 @@ def _size(message: StatisticsMessage) -> int:
 
 
 def _of_run(message: TablesMessage) -> Tables:
-    """Return the tables of the first run, for as many records as were added; none for numbers that were left out."""
-    number, scale = len(message.levels), message.changed / message.records
-    tables = {pair: np.nan_to_num(np.maximum(table, 0)) * scale for pair, table in message.before.items()}
-    if (0,) in tables:
-        counts = [tables[i,] for i in range(number)]
-        total = max(float(counts[0].sum()), 1e-300)
-        return [
-            [np.diag(own) if i == j else np.outer(own, other) / total for j, other in enumerate(counts)]
-            for i, own in enumerate(counts)
-        ]
-    single = [np.diag(tables[i, number].sum(1)) for i in range(number)]
-    return [
-        [single[i] if i == j else tables[i, j] if i < j else tables[j, i].T for j in range(number)]
-        for i in range(number)
-    ]
+    """Return the tables of the first run, for as many records as were added; none for numbers that were left out.
+
+    Columns that no table has together are taken for unlinked, and a number for spread out between its quantiles.
+    """
+    number = len(message.levels)
+    run = message.before if message.records else message.after
+    counts = {place: np.nan_to_num(np.maximum(table, 0)) for place, table in run.items()}
+    figures = [later if earlier is None else earlier for later, earlier in message.summaries]
+    single = {summary.column: _spread(summary) for summary in figures if not summary.within}
+    for place, counted in counts.items():
+        for axis, column in enumerate(place):
+            single.setdefault(column, counted.sum(tuple(other for other in range(len(place)) if other != axis)))
+    # A number without figures may be any.
+    own = [single.get(i, np.ones(len(levels))) for i, levels in enumerate(message.levels)]
+    own = [message.changed * shares / max(float(shares.sum()), 1e-300) for shares in own]
+    scale = message.changed / (message.records or message.changed)
+
+    def table(i: int, j: int) -> np.ndarray:
+        if i == j:
+            return np.diag(own[i])
+        if i > j:
+            return table(j, i).T
+        return counts[i, j] * scale if (i, j) in counts else np.outer(own[i], own[j]) / message.changed
+
+    return [[table(i, j) for j in range(number)] for i in range(number)]
+
+
+def _spread(summary: kernel.Summary) -> np.ndarray:
+    """Return shares of a number's values: even between its quantiles, or a normal distribution where they are few."""
+    values = np.array(summary.values)
+    shares, cuts = (np.array(part) for part in zip(*summary.quantiles, strict=True)) if summary.quantiles else ([], [])
+    if len(shares) > 2:
+        ends = np.concatenate([[values[0] - 1e-9], cuts, [values[-1]]])
+        below = np.interp(values, np.maximum.accumulate(ends), np.concatenate([[0.0], shares, [1.0]]))
+        return np.diff(below, prepend=0.0)
+    totals, squares = summary.totals, summary.squares_about(summary.centre)
+    if totals is None or squares is None:
+        return np.ones(len(values))
+    mean = sum(totals) / 2 / summary.records
+    variance = max(sum(squares) / 2 / summary.records - (mean - summary.centre) ** 2, 1e-9)
+    inside = (values >= min(cuts, default=-np.inf)) & (values <= max(cuts, default=np.inf))
+    return np.exp(-np.square(values - mean) / 2 / variance) * inside + 1e-12
 
 
 def _of_first(message: NewtonMessage) -> Tables:

@@ -23,6 +23,7 @@ from seepage import registry
 from seepage.assessment.statistics import measure_tables
 from seepage.captures.audit import Attacked, ReadRecords, RecordsExposure, run_parts
 from seepage.captures.captured import described, json_object, text_of
+from seepage.captures.published import Published, shown
 from seepage.captures.recovery import attacker_statistics, check_new
 from seepage.captures.sources import RECONSTRUCTION, RESULTS, CaptureResult, Kind
 from seepage.captures.spec import AttackSpec
@@ -106,6 +107,8 @@ class StatisticsDeclaration(BaseModel):
         records: number of records behind the sums; taken from the messages if left out.
         changed: number of records by which the second run of tables has more.
         base: multiple that numbers of tables were rounded to.
+        minimum: least number of records that tables show, where others are left out.
+        freedom, rule: what variances are divided by, n less this, and the definition of quantiles, as numpy names it.
         centre, scale: what a survival model's columns were standardised with, in the order of the coefficients.
     """
 
@@ -122,6 +125,9 @@ class StatisticsDeclaration(BaseModel):
     changed: int = Field(default=1, ge=1)
     rounded: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     base: int = Field(default=0, ge=0)
+    minimum: int | None = Field(default=None, ge=1)
+    freedom: Literal[0, 1] = 1
+    rule: Literal["linear", "weibull", "hazen", "median_unbiased", "inverted_cdf", "averaged_inverted_cdf"] = "linear"
     means: bool = False
     offset: bool = False
     weights: bool = False
@@ -198,7 +204,7 @@ class _Message:
             return None
         number = np.asarray(value)
         if number.size != 1 or number.dtype.kind not in "iuf" or not np.isfinite(number).all():
-            raise BadInputError(f"{self.where}: {name} is {_shown(value)}, and has to be one finite number.")
+            raise BadInputError(f"{self.where}: {name} is {shown(value)}, and has to be one finite number.")
         return float(number.reshape(()))
 
     def array(self, name: str, declared: StatisticsDeclaration, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -214,9 +220,7 @@ class _Message:
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            raise BadInputError(
-                f"{self.where}: {name} is {_shown(value)}, and has to be an array of numbers."
-            ) from None
+            raise BadInputError(f"{self.where}: {name} is {shown(value)}, and has to be an array of numbers.") from None
         if array.size == int(np.prod(shape)) and len(shape) == 1:
             array = array.reshape(shape)
         if array.shape != shape:
@@ -256,11 +260,6 @@ class _Message:
         if not all(isinstance(row, Mapping) and set(row) == set(names) for row in rows):
             raise BadInputError(f"{self.where}: {name} has to be a mapping of mappings with the same names in both.")
         return np.array([[row[names[k]] for k in keys] for row in rows], dtype=object)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def read_statistics(folder: Path) -> tuple[StatisticsDeclaration, StatisticsMessage]:
@@ -481,36 +480,46 @@ def _on_levels(step: RiskStep, declared: StatisticsDeclaration) -> RiskStep:
 
 
 def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> TablesMessage:
-    names = [column.name for column in declared.columns] + [declared.target.name]
-    widths = [len(column.categories) for column in declared.columns] + [len(declared.target.categories or ())]
-    if not widths[-1]:
+    if not declared.target.categories:
         raise BadInputError("tables have categories; give the target's in the declaration.")
-    runs: dict[str, dict[tuple[int, ...], np.ndarray]] = {"before": {}, "after": {}}
+    runs: dict[str, dict[str, Published]] = {"before": {}, "after": {}}
+    names = {column.name: column.categories for column in declared.columns}
+    names[declared.target.name] = declared.target.categories
+    ways = (declared.rounded, declared.freedom, declared.rule)
     for message in messages:
-        for run, tables in runs.items():
-            for title, table in message.values.get(run, {}).items():
-                pair = [part.strip() for part in str(title).split("|")]
-                if len(pair) != 2 or not set(pair) <= set(names):
-                    raise BadInputError(
-                        f"{message.where}: the table {title!r} is of no two declared columns; name it 'column|column'."
-                    )
-                i, j = (names.index(part) for part in pair)
-                counts = np.asarray([[np.nan if cell is None else cell for cell in row] for row in table], dtype=float)
-                if counts.shape != (widths[i], widths[j]):
-                    raise BadInputError(
-                        f"{message.where}: the table {title!r} has the shape {counts.shape}, and has to have "
-                        f"{(widths[i], widths[j])}: a row and a column for each category, in the declared order."
-                    )
-                tables[min(i, j), max(i, j)] = counts if i < j else counts.T
-    pairs = [(i, j) for j in range(len(names)) for i in range(j)]
-    lacking = [f"{names[i]}|{names[j]} {run}" for run, tables in runs.items() for i, j in pairs if (i, j) not in tables]
-    if lacking:
-        raise BadInputError(
-            f"these tables are missing: {listed(lacking[:4])}; give each two columns, the target's too, of both runs."
-        )
-    count = _count(declared, messages) or round(float(np.nansum(runs["before"][pairs[0]])))
-    levels = tuple(tuple(range(width)) for width in widths[:-1])
-    return TablesMessage(levels, count, declared.changed, runs["before"], runs["after"], declared.base)
+        for run, own in runs.items():
+            given = message.values.get(run)
+            if given is not None and not isinstance(given, Mapping):
+                raise BadInputError(f"{message.where}: {run!r} is {shown(given)}, and has to be a mapping by names.")
+            own |= {str(t): Published(names, message.where, str(t), x, *ways) for t, x in (given or {}).items()}
+    before, after = runs["before"], runs["after"]
+    if not after:
+        raise BadInputError("no message has 'after', the tables of the run; 'before' are those of an earlier one.")
+    apart = sorted({table.key for table in before.values()} ^ {table.key for table in after.values()}) if before else []
+    if apart:
+        lacking = next(own.title for run in runs.values() for own in run.values() if own.key == apart[0])
+        raise BadInputError(f"{lacking!r} is published in one run alone; give both, or leave it out.")
+    counts, figures = {}, {}
+    for run, own in runs.items():
+        counts[run] = {table.columns: table.counts() for table in own.values() if not table.is_summary}
+        figures[run] = {table.key: table.summary() for table in own.values() if table.is_summary}
+    records = _count(declared, messages)
+    if records is None:
+        run = "before" if before else "after"
+        known = [float(counted.sum()) for counted in counts[run].values() if not np.isnan(counted).any()]
+        known += [table.records for table in figures[run].values() if table is not None and not table.within]
+        if not known:
+            raise BadInputError(
+                "the tables do not say of how many records they are; give 'records' in the declaration."
+            )
+        records = round(known[0])
+    first, changed = (records, declared.changed) if before else (0, records)
+    pairs = [(later, figures["before"].get(key)) for key, later in figures["after"].items()]
+    summaries = tuple((x, y) for x, y in pairs if x is not None and (y is not None or not before))
+    levels = tuple(tuple(range(len(column.categories))) for column in declared.columns)
+    return TablesMessage(
+        levels, first, changed, counts["before"], counts["after"], declared.base, declared.minimum, summaries
+    )
 
 
 def write_statistics(

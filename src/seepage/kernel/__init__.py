@@ -30,9 +30,11 @@ from seepage.kernel.statement import (
     RefusedError,
     nothing,
 )
+from seepage.kernel.summaries import QUANTILES, Summary
 from seepage.kernel.sums import Grown, Sums, certify_sums
 
 __all__ = [
+    "QUANTILES",
     "ROUNDINGS",
     "UNIT",
     "Certified",
@@ -44,6 +46,7 @@ __all__ = [
     "RefusedError",
     "Split",
     "Step",
+    "Summary",
     "Sums",
     "Totals",
     "bounds",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from seepage.kernel.statement import Certified, EncodedColumn, RefusedError, nothing
+from seepage.kernel.summaries import Summary, most_of, sums_of
 
 # The unit roundoff of double precision, in which sites add up, and roundings of one record's contribution.
 DOUBLE = 2.0**-53
@@ -63,6 +64,8 @@ class Totals(NamedTuple):
         off: by how much sums may be off beyond that, such as differences of larger ones.
         defense: name of what changed the sums otherwise.
         means: whether sums were sent as means, so that only the declaration says of how many records.
+        summaries: published figures of numbers, of a run with the records and of one without them, None where there is
+            no such run.
     """
 
     columns: tuple[EncodedColumn, ...]
@@ -76,15 +79,26 @@ class Totals(NamedTuple):
     defense: str = "none"
     off: float = 0.0
     means: bool = False
+    summaries: tuple[tuple[Summary, Summary | None], ...] = ()
 
     def describe(self) -> tuple[str, ...]:
         """Return as sentences what a statement about these sums is conditional on."""
         each = ", ".join(column.name for column in self.columns)
         exact = "double precision" if not self.rounded else f"multiples of {self.rounded:g}"
+        if not self.steps:
+            return self._of_tables(each)
         return (
             f"The sums are those of exactly {self.records} records, each of weight 1 and the same in every iteration.",
             f"The model is {self.family} with its canonical link and no offset; sums were sent in {exact}.",
             f"Every record has one of the levels of the model in each column: {each}.",
+        )
+
+    def _of_tables(self, each: str) -> tuple[str, ...]:
+        ways = dict.fromkeys(after.describe() for after, _ in self.summaries)
+        return (
+            f"The tables, or the differences of two, are those of exactly {self.records} records, each counted once.",
+            *ways,
+            f"Every record has one of the declared categories and numbers in each column: {each}.",
         )
 
 
@@ -279,9 +293,16 @@ def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
             if max(table.columns) == i:
                 number = table.counts.double()[tuple(found[:, column] for column in table.columns)]
                 most = torch.minimum(most, (number + sent.rounded / 2 + _SAME).floor().nan_to_num(sent.records))
+        for pair in sent.summaries:
+            if max(pair[0].column, *(column for column, _ in pair[0].within), -1) == i:
+                group = _in_group(sent, pair[0], found)
+                cap = torch.tensor(most_of(*pair), dtype=torch.float64)[found[:, pair[0].column]]
+                most = torch.where(group, torch.minimum(most, (cap + _SAME).floor()), most)
         found, most = found[most > 0], most[most > 0]
         if len(found) > MOST_PATTERNS:
             raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")
+        if not len(found):
+            raise RefusedError("no records have these tables together")
     if sent.labels is not None:
         several = len(sent.labels)
         outcome = torch.arange(several).repeat(len(found))
@@ -300,7 +321,8 @@ def equations(sent: Totals, patterns: Tensor) -> Equations:
     labels = torch.zeros(len(rows), dtype=torch.float64)
     if sent.labels is not None:
         labels = torch.tensor(sent.labels, dtype=torch.float64)[patterns[:, -1]]
-    system = _System(sent, [torch.ones(1, len(rows), dtype=torch.float64)], [torch.tensor([float(sent.records)])])
+    records = torch.tensor([sent.records], dtype=torch.float64)
+    system = _System(sent, [torch.ones(1, len(rows), dtype=torch.float64)], [records])
     reference = None
     for step in sent.steps:
         if step.coefficients is None and (step.mean is None or sent.labels is None) and sent.family != "binomial":
@@ -316,7 +338,22 @@ def equations(sent: Totals, patterns: Tensor) -> Equations:
         reference = _outcomes(system, step, parts, reference)
     for table in sent.tables:
         _add_table(system, table, patterns)
+    for pair in sent.summaries:
+        group = _in_group(sent, pair[0], patterns)
+        for weights, low, high in sums_of(*pair):
+            each = torch.tensor(weights, dtype=torch.float64)[patterns[:, pair[0].column]]
+            system.add_between(each * group, low, high)
     return system.joined()
+
+
+def _in_group(sent: Totals, summary: Summary, patterns: Tensor) -> Tensor:
+    """Return which patterns are of the group that figures are of."""
+    if len(summary.values) != len(sent.levels[summary.column]):
+        raise RefusedError("figures are not of one number for each level of their column")
+    group = torch.ones(len(patterns), dtype=torch.bool)
+    for column, level in summary.within:
+        group &= patterns[:, column] == level
+    return group
 
 
 def _apart(sent: Totals) -> Tensor:
@@ -353,6 +390,14 @@ class _System:
         self.matrix.append(matrix)
         self.values.append(values)
         self.slack.append(self.bound(name, matrix, values) + more)
+
+    def add_between(self, weights: Tensor, low: float, high: float) -> None:
+        """Add that a sum is between two numbers, which hold their own roundings."""
+        own = (self.sent.records + _ROUNDINGS) * DOUBLE * self.sent.records * float(weights.abs().max())
+        slack = (high - low) / 2 + own + 4 * DOUBLE * max(abs(low), abs(high))
+        self.matrix.append(weights[None])
+        self.values.append(torch.tensor([(low + high) / 2], dtype=torch.float64))
+        self.slack.append(torch.tensor([slack], dtype=torch.float64))
 
     def joined(self) -> Equations:
         """Return all equations."""

@@ -144,11 +144,13 @@ class TablesMessage:
 
     Attributes:
         levels: for each column, codes of the levels that tables have.
-        records: number of records of the first run.
+        records: number of records of the first run; 0 where there is one run alone, whose tables are ``after``.
         changed: number of records that the second run has beside them.
         before, after: numbers of records by the levels of columns i < j, under (i, j), or of one column, under (i,);
             NaN for those left out.
         base: multiple that numbers were rounded to; 0 for those that were not.
+        least: least number that is not left out, where that is known.
+        summaries: figures of numbers in groups, of the second run and of the first, None where there is no first.
     """
 
     levels: tuple[tuple[int, ...], ...]
@@ -157,20 +159,33 @@ class TablesMessage:
     before: Mapping[tuple[int, ...], Float[np.ndarray, "... _"]] = field(repr=False)
     after: Mapping[tuple[int, ...], Float[np.ndarray, "... _"]] = field(repr=False)
     base: int = 0
+    least: int | None = None
+    summaries: tuple[tuple[kernel.Summary, kernel.Summary | None], ...] = field(repr=False, default=())
+
+    @property
+    def minimum(self) -> int:
+        """Number of the added records that is above any which was left out."""
+        return self.changed + 1 if self.records or self.least is None else self.least
 
     def totals(self, schema: Schema, labels: bool = False) -> kernel.Totals:
-        """Return the kernel's question about the records that were added; ``labels`` asks for their outcomes too."""
+        """Return the kernel's question about the records that were added; ``labels`` makes their outcome a column."""
         target, last = schema.target, len(self.levels)
         assert isinstance(target, Discrete)
         tables = tuple(
-            kernel.CountTable(pair, torch.from_numpy(self.after[pair] - table), self.changed + 1)
-            for pair, table in self.before.items()
+            kernel.CountTable(
+                pair, torch.from_numpy(table - self.before[pair] if self.records else table), self.minimum
+            )
+            for pair, table in self.after.items()
             if labels or last not in pair
         )
-        columns = tuple(_encoded(c) for c in schema.columns)
-        values = tuple(float(code) for code in range(target.width)) if labels else None
+        summaries = tuple(
+            pair for pair in self.summaries if labels or last not in {column for column, _ in pair[0].within}
+        )
+        columns = tuple(_encoded(c) for c in (*schema.columns, *([target] if labels else [])))
+        levels = (*self.levels, *([tuple(range(target.width))] if labels else []))
+        rounded = self.base * (2.0 if self.records else 1.0)
         return kernel.Totals(
-            columns, self.levels, "gaussian", self.changed, tables=tables, labels=values, rounded=2.0 * self.base
+            columns, levels, "gaussian", self.changed, tables=tables, rounded=rounded, summaries=summaries
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from seepage import kernel
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.registry import attacks
-from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import NOT_TRIED
 from seepage.wire.statistics import StatisticsGuess, StatisticsKnowledge, TablesMessage, TablesView
 
@@ -24,8 +23,9 @@ class Differencing:
 
     Source: the difference attack of statistical disclosure control (Denning, Denning and Schwartz 1979).
 
-    The difference of two runs is the tables of these records alone. Whole numbers of each pattern follow as in
-    ``counts``. Numbers that one of the runs leaves out are open between none and all.
+    The difference of two runs is the tables of these records alone, and so it is of sums, sums of squares and numbers
+    of records below a quantile. Whole numbers of each pattern follow as in ``counts``. Numbers that one of the runs
+    leaves out are open between none and all. Of one run alone all records are read.
 
     Args:
         seconds: time for one message.
@@ -47,12 +47,13 @@ class Differencing:
     def _read(
         self, message: TablesMessage, knowledge: StatisticsKnowledge, seed: int
     ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, str]:
-        target = knowledge.schema.target
-        assert isinstance(target, Discrete)
-        width = len(knowledge.schema.columns)
+        schema, statistics = knowledge.schema, knowledge.statistics
+        width = len(schema.columns)
+        prior = [np.asarray(marginal.probabilities) for marginal in (*statistics.marginals, statistics.target)]
+        wide, narrow = message.totals(schema, labels=True), message.totals(schema)
         try:
-            whole = solve(message.totals(knowledge.schema, labels=True), self.seconds)
-            alone = solve(message.totals(knowledge.schema), self.seconds)
+            whole = solve(wide, self.seconds, prior)
+            alone = solve(narrow, self.seconds, prior[:-1])
         except kernel.RefusedError as error:
             drawn = LikeliestTable()(TablesView((message,)), knowledge, [seed])
             assert drawn.labels is not None
@@ -60,6 +61,10 @@ class Differencing:
             return drawn.cells[0].numpy(), drawn.labels[0].numpy(), nothing, f"{NOT_TRIED}{error}"
         rows = whole.rows(message.levels, message.changed)
         cells, labels = rows[:, :-1].copy(), rows[:, -1].copy()
-        sent = message.totals(knowledge.schema)
-        proof = kernel.certify_counts(sent, torch.from_numpy(cells), *alone.evidence)
-        return cells, labels, proof, whole.by
+        proofs = [
+            kernel.certify_counts(sent, torch.from_numpy(own), *solved.evidence)
+            for sent, own, solved in ((narrow, cells, alone), (wide, rows, whole))
+        ]
+        # A record that is proved with its outcome is proved.
+        best = max(proofs, key=lambda proof: int(proof.cells[:, :width].all(1).sum()))
+        return cells, labels, replace(best, cells=best.cells[:, :width], given=best.given[:, :width]), whole.by

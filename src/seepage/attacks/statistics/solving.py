@@ -37,6 +37,8 @@ _FITTED, _ROUNDS = 60, 12
 # Directions that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
 _LEVELS = (1e5, 1e3)
 _PROJECTIONS, _ABOVE, _PRICINGS = 400, 0.3, 8
+# Slack beside the largest entry from which an equation is a bound.
+_LOOSE = 0.02
 # Coefficients of linear programs by which single patterns are proved in branches, and most branches of one.
 _BRANCHED, _BRANCHES = 200_000, 40
 
@@ -92,19 +94,27 @@ class System:
     matrix: Matrix
     values: Vector
     slack: Vector
+    # Whether wide equations are bounds that nothing is gained from in least squares.
+    bounded: bool = False
     rows: Matrix = field(init=False)
     sides: Vector = field(init=False)
     weight: Vector = field(init=False)
     # For each direction, its combination of the equations.
     combined: Float[np.ndarray, "direction equation"] = field(init=False)
+    # Equations that are bounds, such as numbers of records below a quantile.
+    loose: Int[np.ndarray, " bound"] = field(init=False)
 
     def __post_init__(self) -> None:
         unit = np.maximum(self.slack, 1e-14 * np.maximum(np.abs(self.values), 1.0))
+        largest = np.abs(self.matrix).max(1, initial=0.0)
+        self.loose = np.flatnonzero((self.slack > _LOOSE * largest) & (largest > 0) & self.bounded)
         if self.matrix.shape[1] <= _TOGETHER:
-            left, sizes, right = np.linalg.svd(self.matrix / unit[:, None], full_matrices=False)
+            strict = np.setdiff1d(np.arange(len(unit)), self.loose)
+            left, sizes, right = np.linalg.svd(self.matrix[strict] / unit[strict, None], full_matrices=False)
             some = sizes > _LEAST
             self.rows, self.weight = right[some], sizes[some]
-            self.combined = (left[:, some] / sizes[some]).T / unit[None, :]
+            self.combined = np.zeros((int(some.sum()), len(unit)))
+            self.combined[:, strict] = (left[:, some] / sizes[some]).T / unit[None, strict]
         else:
             # Squares of the directions, which loses small ones, but takes a tenth of the time.
             sizes = np.linalg.norm(self.matrix, axis=1)
@@ -123,6 +133,19 @@ class System:
     def rank(self) -> int:
         """Number of directions that stand above roundings."""
         return len(self.rows)
+
+    @property
+    def bounds(self) -> tuple[Matrix, Vector]:
+        """Rows that are at most some values: both sides of equations that are bounds."""
+        rows, values, slack = (part[self.loose] for part in (self.matrix, self.values, self.slack))
+        return np.concatenate([rows, -rows]), np.concatenate([values + slack, slack - values])
+
+    def multipliers(self, solved: Any) -> Float[np.ndarray, "1 equation"]:
+        """Return the combination of the equations that the duals of a linear program are."""
+        both = np.split(solved.ineqlin.marginals, 2)
+        combination = solved.eqlin.marginals @ self.combined
+        combination[self.loose] += both[0] - both[1]
+        return combination[None]
 
     def fits(self, counts: Vector) -> bool:
         """Return whether whole numbers have the sums within what these may be off by."""
@@ -166,18 +189,26 @@ def without_negatives(system: System, upper: Vector, first: Vector, until: Calla
     return number
 
 
-def likeliest(sent: kernel.Totals, patterns: Int[np.ndarray, "pattern column"]) -> Vector:
-    """Return the numbers of largest entropy that have the cross tables, by proportional fitting; alike without any."""
-    number = np.full(len(patterns), sent.records / len(patterns))
-    tables = kernel.cross_tables(sent)
-    for _ in range(_FITTED if tables is not None else 0):
-        assert tables is not None
-        for i in range(len(tables)):
-            for j in range(i):
-                table = tables[j][i].numpy()
-                place = patterns[:, j] * table.shape[1] + patterns[:, i]
-                have = np.bincount(place, number, table.size)
-                number = number * (table.ravel() / np.maximum(have, 1e-300))[place]
+def likeliest(
+    sent: kernel.Totals, patterns: Int[np.ndarray, "pattern column"], prior: Sequence[Vector] | None = None
+) -> Vector:
+    """Return the numbers of largest entropy that have the cross tables, by proportional fitting; alike without any.
+
+    ``prior`` are shares of each column's levels, from which the fitting starts.
+    """
+    number = np.ones(len(patterns))
+    for i, shares in enumerate(prior or ()):
+        number = number * np.maximum(shares, 1e-9)[patterns[:, i]]
+    number *= sent.records / max(float(number.sum()), 1e-300)
+    tables = kernel.cross_tables(sent) or []
+    known = [((j, i), tables[j][i].numpy()) for i in range(len(tables)) for j in range(i)]
+    if not sent.rounded:
+        known += [(t.columns, t.counts.numpy()) for t in sent.tables if not bool(t.counts.isnan().any())]
+    for _ in range(_FITTED if known else 0):
+        for columns, table in known:
+            place = np.ravel_multi_index(tuple(patterns[:, i] for i in columns), table.shape)
+            have = np.bincount(place, number, table.size)
+            number = number * (table.ravel() / np.maximum(have, 1e-300))[place]
     return number
 
 
@@ -211,10 +242,12 @@ def whole(system: System, near: Vector, upper: Vector, total: int) -> tuple[Vect
     if system.fits(rounded):
         return rounded, "least squares"
     few = np.abs(near - np.rint(near)) > _WHOLE
-    candidates = np.flatnonzero((near > 1e-6) | few)
-    repaired = _repaired(system, near, upper, candidates)
-    if repaired is not None and system.fits(repaired):
-        return repaired, "integer programming"
+    tried = [np.flatnonzero((near > 1e-6) | few)]
+    tried += [np.flatnonzero(upper > 0)] if len(system.loose) and len(near) <= _TOGETHER else []
+    for candidates in tried:
+        repaired = _repaired(system, near, upper, candidates)
+        if repaired is not None and system.fits(repaired):
+            return repaired, "integer programming"
     return to_total(near, upper, total), "least squares, rounded"
 
 
@@ -226,9 +259,13 @@ def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarra
     width = 1e-6 + len(system.values) ** 0.5 / system.weight
     rows, sides, width = system.rows[order][:, candidates], system.sides[order], width[order]
     precise = width < 0.05
+    within, most = system.bounds
     solved = milp(
         -np.log(np.maximum(near[candidates], 1e-3)),
-        constraints=LinearConstraint(rows[precise], sides[precise] - width[precise], sides[precise] + width[precise]),
+        constraints=[
+            LinearConstraint(rows[precise], sides[precise] - width[precise], sides[precise] + width[precise]),
+            LinearConstraint(within[:, candidates], -np.inf, most),  # pyright: ignore[reportArgumentType]
+        ],
         integrality=np.ones(len(candidates)),
         bounds=Bounds(np.zeros(len(candidates)), upper[candidates]),  # pyright: ignore[reportArgumentType]
         options={"time_limit": _SECONDS_OF_WHOLE_NUMBERS},
@@ -279,8 +316,7 @@ def multipliers_for(
         if excluding is not None:
             inside, _ = _inverse(rows, counts > 0)
             return np.concatenate([excluding[None], inside]) @ combined, True
-    bounding = np.concatenate([inverse, _single_programs(rows, system.sides[strong], counts, upper, until)]) @ combined
-    return bounding, False
+    return np.concatenate([inverse @ combined, _single_programs(system, strong, counts, upper, until)]), False
 
 
 def _excludes(rows: Matrix, there: np.ndarray, upper: Vector) -> Vector | None:
@@ -335,24 +371,27 @@ def _inverse(rows: Matrix, some: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def _single_programs(
-    rows: Matrix, sides: Vector, counts: Vector, upper: Vector, until: Callable[[], bool]
+    system: System, strong: np.ndarray, counts: Vector, upper: Vector, until: Callable[[], bool]
 ) -> np.ndarray:
     """Return combinations that bound single patterns from below, from the duals of linear programs."""
-    bounding = [np.zeros((0, len(rows)))]
+    bounding = [np.zeros((0, len(system.values)))]
     which = np.flatnonzero(counts > 0)
-    which = which[np.argsort(-counts[which])][: _SINGLE_PROGRAMS if rows.shape[1] <= _TOGETHER else 0]
+    which = which[np.argsort(-counts[which])][: _SINGLE_PROGRAMS if len(upper) <= _TOGETHER else 0]
     open_patterns = upper > 0
+    within, most = system.bounds
+    # Directions that are left out have duals of 0.
+    rows, sides = system.rows * strong[:, None], system.sides * strong
     for p in which:
         if until():
             break
         cost = np.zeros(int(open_patterns.sum()))
         cost[int(open_patterns[:p].sum())] = 1.0
         solved = linprog(
-            cost, A_eq=rows[:, open_patterns], b_eq=sides, bounds=(0, None), method="highs",
-            options={"time_limit": 1.0},
+            cost, A_ub=within[:, open_patterns], b_ub=most, A_eq=rows[:, open_patterns], b_eq=sides,
+            bounds=(0, None), method="highs", options={"time_limit": 1.0},
         )  # fmt: skip
         if solved.status == 0:
-            bounding.append(solved.eqlin.marginals[None])
+            bounding.append(system.multipliers(solved))
     return np.concatenate(bounding)
 
 
@@ -403,16 +442,21 @@ def _refuted(
     count, width = len(low), len(system.values) ** 0.5 / system.weight
     eye = np.eye(len(system.rows))
     off = np.stack([-width, width], axis=1)
-    free = np.tile([0.0, np.inf], (2 * len(eye), 1))
+    within, most = system.bounds
+    zero = np.zeros((len(within), len(eye)))
+    over = -np.ones((len(within), 1))
+    free = np.tile([0.0, np.inf], (2 * len(eye) + 1, 1))
+    column = np.zeros((len(eye), 1))
     solved = linprog(
-        np.concatenate([np.zeros(count + len(eye)), np.ones(2 * len(eye))]),
-        A_eq=np.concatenate([system.rows, eye, eye, -eye], axis=1), b_eq=system.sides,
+        np.concatenate([np.zeros(count + len(eye)), np.ones(2 * len(eye) + 1)]),
+        A_ub=np.concatenate([within, zero, zero, zero, over], axis=1), b_ub=most,
+        A_eq=np.concatenate([system.rows, eye, eye, -eye, column], axis=1), b_eq=system.sides,
         bounds=np.concatenate([np.stack([low, high], axis=1), off, free]), method="highs",
     )  # fmt: skip
     if solved.status != 0:
         return None, None
     if solved.fun > 1e-6:
-        return torch.from_numpy(solved.eqlin.marginals[None] @ system.combined), None
+        return torch.from_numpy(system.multipliers(solved)), None
     number = solved.x[:count]
     apart = np.abs(number - np.rint(number))
     if apart.max() < 1e-6:
@@ -428,8 +472,8 @@ def _refuted(
     return (None if second is None else kernel.Split(at, float(below[at]), first, second)), other
 
 
-def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
-    """Return the numbers of records of each pattern from a site's sums.
+def solve(sent: kernel.Totals, seconds: float = 20.0, prior: Sequence[Vector] | None = None) -> SolvedCounts:
+    """Return the numbers of records of each pattern from a site's sums; ``prior`` is that of ``likeliest``.
 
     Raises:
         kernel.RefusedError: the sums are no sums of the declared records, or there are too many patterns, or more than
@@ -440,9 +484,9 @@ def solve(sent: kernel.Totals, seconds: float = 20.0) -> SolvedCounts:
     _check_time(sent, patterns, seconds)
     sums = kernel.equations(sent, patterns)
     upper = most.numpy()
-    system = System(sums.matrix.numpy(), sums.values.numpy(), sums.slack.numpy())
+    system = System(sums.matrix.numpy(), sums.values.numpy(), sums.slack.numpy(), bool(sent.summaries))
     late = lambda: time.process_time() - begun > seconds  # noqa: E731
-    expected = likeliest(sent, patterns.numpy())
+    expected = likeliest(sent, patterns.numpy(), prior)
     numbers = without_negatives(system, upper, expected, late)
     counts, by = whole(system, numbers, upper, sent.records)
     fits = system.fits(counts)

@@ -29,13 +29,14 @@ from seepage.digests import Json, plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.protocols import statistics as newton
 from seepage.protocols import survival
+from seepage.protocols.tables import LEAST_RECORDS, Publication
 from seepage.seeds import stream
 from seepage.settings.federations import AttackedParty, FederationsExposure
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, mechanisms_of, named
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.statistics.design import ModelLevels, chosen_columns, coarse, model_levels
+from seepage.settings.statistics.design import ModelLevels, as_values, chosen_columns, coarse, model_levels
 from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
@@ -86,7 +87,7 @@ _CONTROL_ROWS, _CONTROL_SITES = 60, 3
 
 # Protocols that each mechanism of a defense has a place in, and what it does.
 _PLACES: dict[str, tuple[tuple[str, ...], str]] = {
-    "rounded": (("glm", "cox"), "rounds sums"),
+    "rounded": (("glm", "cox", "table"), "rounds sums"),
     "apart": (("glm",), "sends coefficients of each site alone"),
     "noise": (("glm",), "bounds what one record can change"),
     "times": (("cox",), "changes times"),
@@ -121,6 +122,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     setting = "statistics"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
+    # The table as it was given, and values of numbers that are published as they are.
+    whole: Dataset
+    numbers: Mapping[int, tuple[float, ...]]
     times: np.ndarray | None
     family: Family
     cut: tuple[str, ...]
@@ -135,7 +139,8 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
         most = max(spec.rows) * spec.sites
         if spec.protocol == "table":
-            most = max(spec.rows) + 2 * spec.changed
+            # In the negative control other records join, or are the whole table.
+            most = max(spec.rows) + 2 * spec.changed if spec.changed else 2 * max(spec.rows)
         if most > len(whole.all):
             raise BadInputError(
                 f"{spec.sites} sites with {max(spec.rows):,} rows each hold {most:,} rows, but {whole.name!r} has "
@@ -148,10 +153,21 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
                 "target."
             )
         self.times = times_of(spec, whole) if spec.protocol == "cox" else None
-        columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), spec.guards.ratio, spec.time)
-        self.dataset = self.data = coarse(whole, columns, spec.bins)
+        values = as_values(whole, spec.columns) if spec.published == "summaries" else None
+        # Tables have no coefficients, and a number has many values.
+        ratio = spec.guards.ratio if values is None else np.inf
+        columns = chosen_columns(whole, spec.columns, spec.bins, min(spec.rows), ratio, spec.time, values)
+        self.whole, self.dataset = whole, coarse(whole, columns, spec.bins, values)
+        self.data = self.dataset
+        self.numbers = {
+            columns.index(name): tuple(own.tolist()) for name, own in (values or {}).items() if name in columns
+        }
         of = whole.schema.columns
-        self.cut = tuple(column.name for column in of if isinstance(column, Continuous) and column.name in columns)
+        self.cut = tuple(
+            column.name
+            for column in of
+            if isinstance(column, Continuous) and column.name in columns and column.name not in (values or {})
+        )
         self.secret = "all cells" if len(columns) == len(of) else f"the cells of {len(columns)} of {len(of)} columns"
         refuse_inapplicable(spec.attacks, deployment(spec))
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
@@ -216,7 +232,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
 
         def expose(rows: int) -> Exposure:
             fields = {"rows": (rows,), "columns": self.data.schema.names, "parameter_ratio": 1.0, "minimum_rows": 1}
-            audit = StatisticsAudit(with_fields(self.spec, fields), self.data, self.own)
+            audit = StatisticsAudit(with_fields(self.spec, fields), self.whole, self.own)
             return audit.expose(Configuration(configuration.defense, rows), range(1))
 
         return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
@@ -226,7 +242,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         spec = self.spec
         noise = Lever("sum_noise", 0.1, 100.0, strengths=(("multiplier",),))
         return (
-            *([Lever("rounded_sums", 6, 1, True, strengths=(("digits",),))] if spec.protocol != "table" else []),
+            *([Lever("rounded_sums", 6, 1, True, strengths=(("digits",),))] if _figures(spec) else []),
             *([Lever("rounded_counts", 2, 20, True, strengths=(("base",),))] if spec.protocol == "table" else []),
             *([noise] if self.family == "binomial" and spec.protocol == "glm" else []),
             *([Lever("coarser_times", 7, 180, strengths=(("width",),))] if spec.protocol == "cox" else []),
@@ -251,7 +267,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         changed = {
             **{"rows": (_CONTROL_ROWS,), "sites": 2 * _CONTROL_SITES, "summed": 1, "iterations": 25},
             **{"project": "datashield", "start": None, "columns": data.schema.names, "family": None, "time": None},
-            **{"parameter_ratio": 1.0, "minimum_level": 1, "minimum_rows": 1},
+            **{"parameter_ratio": 1.0, "minimum_level": 1, "minimum_rows": 1, "changed": max(self.spec.changed, 1)},
             "baselines": named("likeliest_table", "own_marginals", "random"),
         }
         return self.control_on(data, changed, swapped)
@@ -350,9 +366,13 @@ def knowledge_of(audit: StatisticsAudit, configuration: Configuration) -> Statis
     if isinstance(target, Discrete):
         shares = np.bincount(data.all.labels.long().numpy(), minlength=target.width) / len(data.all)
     records = configuration.batch_size * audit.spec.summed
-    if audit.spec.protocol == "table":
+    if audit.spec.protocol == "table" and audit.spec.changed:
         records = audit.spec.changed
     return StatisticsKnowledge(data.schema, data.statistics, records, label_shares=shares)
+
+
+def _figures(spec: StatisticsSpec) -> bool:
+    return spec.protocol != "table" or spec.published == "summaries"
 
 
 def _more(spec: StatisticsSpec) -> bool:
@@ -444,39 +464,51 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
 
 
 def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) -> AttackedParty:
-    """Return tables of a site's records, and of the same records with some more; these are attacked."""
-    data = audit.data
-    count, changed = configuration.batch_size, audit.spec.changed
+    """Return tables of a site's records, and of the same records with some more; these are attacked.
+
+    Of one run alone all records are attacked, as if there had been none before.
+    """
+    spec, data = audit.spec, audit.data
+    count = configuration.batch_size
     assert count is not None
+    count, changed = (count, spec.changed) if spec.changed else (0, count)
     used = np.random.default_rng(seed).permutation(len(data.all))[: count + 2 * changed]
     cells, labels = data.all.at(torch.from_numpy(used))
     codes = np.concatenate([cells.long().numpy(), labels.long().numpy()[:, None]], axis=1)
     defense = audit.defenses[configuration.defense]
-    widths = [column.width for column in (*data.schema.columns, data.schema.target)]
     # In the negative control other records join than those that are scored.
     joins = slice(count + changed, None) if audit.swapped else slice(count, count + changed)
+    earlier, later = codes[:count], np.concatenate([codes[:count], codes[joins]])
+    published = Publication(
+        spec.published,
+        spec.project,
+        tuple(column.width for column in (*data.schema.columns, data.schema.target)),
+        audit.numbers,
+        max(spec.minimum_rows or LEAST_RECORDS[spec.project], 0 if defense.minimum is None else defense.minimum.count),
+        None if defense.rounded is None else defense.rounded.digits,
+    )
 
-    places: list[tuple[int, ...]] = [(i, j) for j in range(len(widths)) for i in range(j)]
-    if audit.spec.published == "histograms":
-        places = [(i,) for i in range(len(widths))]
-
-    def tables(own: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-        counted = {}
-        for place in places:
-            table = np.zeros([widths[i] for i in place])
-            np.add.at(table, tuple(own[:, i] for i in place), 1)
-            table = table if defense.minimum is None else defense.minimum(table)
-            counted[place] = table if defense.counts is None else defense.counts(table)
+    def shown(own: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+        changes = [change for change in (defense.minimum, defense.counts) if change is not None]
+        counted = published.tables(own)
+        for change in changes:
+            counted = {place: change(table) for place, table in counted.items()}
         return counted
 
-    before, after = tables(codes[:count]), tables(np.concatenate([codes[:count], codes[joins]]))
-    levels = tuple(tuple(range(width)) for width in widths[:-1])
-    base = 0 if defense.counts is None else defense.counts.base
-    message = TablesMessage(levels, count, changed, before, after, base)
-    left_out = float(np.mean(np.concatenate([np.isnan(table).ravel() for table in before.values()])))
-    true = cells[count : count + changed]
-    figures = [Measurement.of_unit("left_out", None, left_out)]
-    return AttackedParty(message, true, labels[count : count + changed], figures)
+    before, after = shown(earlier), shown(later)
+    message = TablesMessage(
+        tuple(tuple(range(width)) for width in published.widths[:-1]),
+        count,
+        changed,
+        before,
+        after,
+        0 if defense.counts is None else defense.counts.base,
+        None if defense.minimum is None else defense.minimum.count,
+        tuple(published.summaries(earlier, later)),
+    )
+    left_out = float(np.mean(np.concatenate([np.isnan(table).ravel() for table in after.values()])))
+    attacked = slice(count, count + changed)
+    return AttackedParty(message, cells[attacked], labels[attacked], [Measurement.of_unit("left_out", None, left_out)])
 
 
 def _hazard_figures(fitted: survival.FederatedCox, plain_fit: survival.FederatedCox) -> list[Measurement]:

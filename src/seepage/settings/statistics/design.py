@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +15,8 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
-# The most patterns of a design whose columns nobody names.
-_PATTERNS = 2_000
+# The most patterns of a design whose columns nobody names, and values of a number that is published as it is.
+_PATTERNS, _VALUES = 2_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,42 @@ def _levels(column: Column, bins: int) -> int:
     return column.width if isinstance(column, Discrete) else bins
 
 
+def values_of(data: Dataset, column: Continuous) -> np.ndarray:
+    """Return the values that a number may have: all whole ones between its bounds, or those of the public rows."""
+    if column.integer and column.high - column.low < _VALUES:
+        return np.arange(column.low, column.high + 1)
+    return np.unique(data.all.column(data.schema.names.index(column.name)).numpy())
+
+
+def as_values(data: Dataset, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the values of each number that has few, under its name.
+
+    Raises:
+        BadInputError: a number that was named has too many.
+    """
+    some = {c.name: values_of(data, c) for c in data.schema.columns if isinstance(c, Continuous)}
+    for name, values in some.items():
+        if name in names and len(values) > _VALUES:
+            raise BadInputError(
+                f"figures of {name!r} are read as numbers of records with each of its values, of which there are "
+                f"{len(values):,}, more than {_VALUES:,}; round it to fewer, or leave it out (columns)."
+            )
+    return {name: values for name, values in some.items() if len(values) <= _VALUES}
+
+
 def chosen_columns(
-    data: Dataset, names: Sequence[str], bins: int, rows: int, ratio: float, time: str | None = None
+    data: Dataset,
+    names: Sequence[str],
+    bins: int,
+    rows: int,
+    ratio: float,
+    time: str | None = None,
+    values: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[str, ...]:
-    """Return the columns of the design: those that were named, or as many as the guard and few patterns leave."""
+    """Return the columns of the design: those that were named, or as many as the guard and few patterns leave.
+
+    ``values`` are those of numbers that are no levels; numbers without are then left out.
+    """
     schema = data.schema
     if time in names:
         raise BadInputError(f"the column {time!r} has the times, and is no column of the design as well; leave it out.")
@@ -58,6 +90,8 @@ def chosen_columns(
     coefficients, patterns = 1, 1
     for column in schema.columns:
         width = _levels(column, bins)
+        if values is not None and isinstance(column, Continuous):
+            width = len(values.get(column.name, ()))
         if (
             column.name != time
             and width > 1
@@ -74,14 +108,17 @@ def chosen_columns(
     return tuple(chosen)
 
 
-def coarse(data: Dataset, names: Sequence[str], bins: int) -> Dataset:
-    """Return a dataset of some columns, numbers cut into levels with about as many public rows each."""
+def coarse(data: Dataset, names: Sequence[str], bins: int, values: Mapping[str, np.ndarray] | None = None) -> Dataset:
+    """Return a dataset of some columns, numbers cut into levels with about as many public rows each, or as values."""
     schema, rows = data.schema, data.all
     columns, frame = [], {}
     for name in names:
         i = schema.names.index(name)
         column, cells = schema.columns[i], rows.column(i).numpy()
-        if isinstance(column, Continuous):
+        if isinstance(column, Continuous) and values is not None:
+            codes = np.searchsorted(values[name], cells)
+            column = _discrete(column, tuple(values[name].tolist()))
+        elif isinstance(column, Continuous):
             column, codes = _cut(column, cells, bins)
         else:
             codes = cells.astype(int)
@@ -105,7 +142,11 @@ def _cut(column: Continuous, cells: np.ndarray, bins: int) -> tuple[Discrete, np
     names = tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
     if len(set(names)) < len(names):
         names = tuple(f"{name} ({k + 1})" for k, name in enumerate(names))
-    return Discrete(name=column.name, categories=names, sensitive=column.sensitive, unit=column.unit), codes
+    return _discrete(column, names), codes
+
+
+def _discrete(column: Continuous, categories: tuple[str, ...] | tuple[float, ...]) -> Discrete:
+    return Discrete(name=column.name, categories=categories, sensitive=column.sensitive, unit=column.unit)
 
 
 def model_levels(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from seepage.protocols.tables import Published
 from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option
 from seepage.settings.part import named, several
 from seepage.settings.spec import Attacks, Baselines, Names, QuasiIdentifiers, Spec
@@ -92,12 +93,21 @@ message publishes by design. Survival models (cox) and tables that are published
         ),
     ] = None
     changed: Annotated[
-        Count,
-        Option("Number of records that the second run of tables has beside the first; these are attacked.", PARTIES),
+        int,
+        Field(ge=0),
+        Option(
+            "Number of records that the second run of tables has beside the first; these are attacked. With 0 there is "
+            "one run, all of whose records are attacked.",
+            PARTIES,
+        ),
     ] = 1
     published: Annotated[
-        Literal["cross_tables", "histograms"],
-        Option("Tables that are published: cross tables of every two columns, or counts of single columns.", PARTIES),
+        Published,
+        Option(
+            "Tables that are published: cross tables of every two columns, counts of single columns, or these with "
+            "sums, squares and quantiles of numbers, of all records and by outcome (summaries).",
+            PARTIES,
+        ),
     ] = "cross_tables"
     columns: Annotated[
         Names,
