@@ -457,14 +457,14 @@ def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeyp
     for name, killed in (("deadly", True), ("harmless", False)):
         register(monkeypatch, registry.attacks, name, lambda killed=killed: Deadly(killed), "horizontal")
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
-    outcome = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=2)
+    outcome = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, victims=1, workers=2)
     found = {run.label: run for run in outcome}
     assert found["harmless"].status == "ok"
     assert found["deadly"].status == "failed"
     assert "killed, or out of memory" in found["deadly"].failures[0].message
     assert {run.status for run in outcome if not run.is_attack} == {"ok"}
     # Workers change no figure.
-    here = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=1)
+    here = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, victims=1, workers=1)
     assert_equal(
         *(values([run for run in runs if run.label != "deadly"]) for runs in (outcome, here)),
     )
