@@ -46,7 +46,7 @@ class Published:
     @property
     def parts(self) -> list[tuple[int, int | None]]:
         """Places of the columns in the title, with that of a category where the title names one."""
-        found, names = [], list(self.names)
+        places, names = [], list(self.names)
         for part in self.title.split("|"):
             name, _, category = part.partition("=")
             name, category = name.strip(), category.strip()
@@ -56,8 +56,8 @@ class Published:
                     f"{self.where}: the table {self.title!r} is of {part.strip()!r}, and not of a declared column or "
                     "category; name it 'column', 'column|column' or 'number|column=category'."
                 )
-            found.append((names.index(name), spelled.index(category) if category else None))
-        return found
+            places.append((names.index(name), spelled.index(category) if category else None))
+        return places
 
     @property
     def columns(self) -> tuple[int, ...]:

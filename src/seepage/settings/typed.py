@@ -415,9 +415,13 @@ class StatisticsOptions(SharedOptions, total=False):
     time: str | None
     """Column of times, which makes it a survival model; the target says whether an event ended them."""
     changed: int
-    """Number of records that the second run of tables has beside the first; these are attacked."""
-    published: Literal["cross_tables", "histograms"]
-    """Tables that are published: cross tables of every two columns, or counts of single columns."""
+    """Number of records that the second run of tables has beside the first; these are attacked. With 0 there is one
+    run, all of whose records are attacked.
+    """
+    published: Literal["cross_tables", "histograms", "summaries"]
+    """Tables that are published: cross tables of every two columns, counts of single columns, or these with sums,
+    squares and quantiles of numbers, of all records and by outcome (summaries).
+    """
     columns: str | Sequence[str]
     """Column of the model's design."""
     bins: int
