@@ -68,7 +68,7 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
         (("--time-budget", "3"), "written like 90s, 30m or 2h, got '3'"),
         (("--fail-above", 0.1, "--fail-column", "b"), "unknown column of the gate 'b'. Known: a, c, t"),
         (("--fail-column", "a"), "needs --fail-above"),
-        (("--preset", "quick"), "No such option"),
+        (("--preset", "quick"), "either a document or a preset"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from seepage import registry
 from seepage.config.document import keys_of, make_specs, presets, read_document, read_preset, read_text_document
 from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
+from seepage.settings import catalogue
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of
 from seepage.settings.part import Part
@@ -151,6 +153,27 @@ def test_presets_are_documents() -> None:
     attacks = ["tableak", "inverting_gradients"]
     faithful = make_spec(profile="faithful", labels="true", replacement=True, baselines=baselines, attacks=attacks)
     assert one(read_preset("faithful")) == faithful
+
+
+@pytest.mark.parametrize("name", [name for name, plugin in catalogue.settings().items() if plugin.decide])
+def test_every_setting_has_defenses_that_decide_for_each_protocol(name: str) -> None:
+    plugin = catalogue.setting(name)
+    more = {"split": {"private_columns": "housing"}, "pooled": {"sensitive": "housing"}}.get(name, {})
+    for protocol in plugin.decide:
+        own = {"protocol": protocol} if protocol else {}
+        preset = plugin.preset("decide", {"dataset": ["german"], **own})
+        [spec] = make_specs({"setting": name, "dataset": "german", **more, **preset, **own})
+        assert spec.defenses[0].name == "none"
+        assert len(spec.defenses) == 3
+    with pytest.raises(BadInputError, match="has no preset 'quick'; it has the preset 'decide'"):
+        plugin.preset("quick", {})
+    with pytest.raises(BadInputError, match="has no preset 'decide'; use 'seepage recommend --setting"):
+        replace(plugin, decide={}).preset("decide", {})
+
+
+def test_times_make_the_survival_model_that_decide_has_defenses_for() -> None:
+    defenses = catalogue.setting("statistics").preset("decide", {"time": "days", "rows": ["50"]})["defenses"]
+    assert defenses == ["none", "coarser_times", "jump_guard"]
 
 
 def test_files_are_looked_for_from_the_folder_of_the_document(tmp_path: Path) -> None:

@@ -495,19 +495,19 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ta
     before, after = runs["before"], runs["after"]
     if not after:
         raise BadInputError("no message has 'after', the tables of the run; 'before' are those of an earlier one.")
-    apart = sorted({table.key for table in before.values()} ^ {table.key for table in after.values()}) if before else []
+    apart = sorted({item.key for item in before.values()} ^ {item.key for item in after.values()}) if before else []
     if apart:
         lacking = next(own.title for run in runs.values() for own in run.values() if own.key == apart[0])
         raise BadInputError(f"{lacking!r} is published in one run alone; give both, or leave it out.")
     counts, figures = {}, {}
     for run, own in runs.items():
-        counts[run] = {table.columns: table.counts() for table in own.values() if not table.is_summary}
-        figures[run] = {table.key: table.summary() for table in own.values() if table.is_summary}
+        counts[run] = {item.columns: item.counts() for item in own.values() if not item.is_summary}
+        figures[run] = {item.key: item.summary() for item in own.values() if item.is_summary}
     records = _count(declared, messages)
     if records is None:
         run = "before" if before else "after"
-        known = [float(counted.sum()) for counted in counts[run].values() if not np.isnan(counted).any()]
-        known += [table.records for table in figures[run].values() if table is not None and not table.within]
+        known = [float(table.sum()) for table in counts[run].values() if not np.isnan(table).any()]
+        known += [item.records for item in figures[run].values() if item is not None and not item.within]
         if not known:
             raise BadInputError(
                 "the tables do not say of how many records they are; give 'records' in the declaration."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +54,8 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=ATTACK,
-        help="A ready document: which networks, batch sizes and attacks are run. "
+        help="A ready document: which networks, batch sizes, attacks and defenses are run. Settings other than "
+        "horizontal learning have [bold]decide[/bold], their usual defenses beside none. "
         + " ".join(f"[bold]{name}[/bold]: {what}" for name, what in presets().items())
         + " Default: decide; default where an attack, a defense, a protocol or a gate is given.",
         autocompletion=lambda incomplete: [name for name in presets() if name.startswith(incomplete)],
@@ -187,32 +188,17 @@ def add(audited: Setting) -> None:
             document_text=None if document is None else text,
             cluster=machines,
             # Defenses that nobody asked for must not stop an audit that they do not fit.
-            optional=document is None and preset is None,
+            optional=document is None and (preset is None or setting != HORIZONTAL),
             answers=running.Answers(junit, sarif, document),
         )
 
-    hidden = () if setting == HORIZONTAL else ("preset",)
     # What is searched for has a command of its own.
     names = [name for name in fields_of(spec) if name != "recommend"]
-    setting_command = fields_in_options(spec, names, _DECIDED if setting == HORIZONTAL else None)(
-        _without(command, hidden)
-    )
+    setting_command = fields_in_options(spec, names, _DECIDED if setting == HORIZONTAL else None)(command)
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else _SettingCommand)(
         setting_command
     )
-
-
-def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[..., None]:
-    """Return a command without some of its parameters."""
-
-    def taking(**values: object) -> None:
-        command(**values)
-
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own if parameter.name not in hidden]
-    taking.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    return taking
 
 
 # What the preset ``decide`` says, where that is not the default of the spec.
@@ -236,7 +222,9 @@ def _document(setting: str, document: Path | None, preset: str | None, given: Ma
         if setting == HORIZONTAL:
             usual = "default" if any(given.get(name) is not None for name in _TELLING) else "decide"
             return read_preset(preset or usual), f"preset {preset or usual}"
-        return f"{SETTING}: {setting}\n", ""
+        fields = {} if preset is None else find_setting(setting).preset(preset, given)
+        # JSON is YAML.
+        return "".join(f"{key}: {json.dumps(value)}\n" for key, value in {SETTING: setting, **fields}.items()), ""
     text = read_text(document)
     documented = setting_of(text, str(document))
     if documented != setting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -39,6 +39,7 @@ class Setting:
         order: place in lists; settings of other packages stand after seepage's own.
         protocols, attacks, baselines, defenses: module of each part by its name, imported when the part is first made.
         views: what each view is, in words, by the name of its class.
+        decide: defenses that the preset ``decide`` audits beside none, by protocol; under ``""`` those of any other.
         captures_at: ``module:name`` of the kind of captured messages that ``seepage attack`` reads; None where it reads
             none, or has them of its own.
     """
@@ -55,6 +56,7 @@ class Setting:
     baselines: Mapping[str, str] = field(default_factory=dict)
     defenses: Mapping[str, str] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
+    decide: Mapping[str, Sequence[object]] = field(default_factory=dict)
     captures_at: str | None = None
 
     @property
@@ -76,6 +78,25 @@ class Setting:
     def deployment(self) -> Deploy | None:
         """Function from a spec to its threat model."""
         return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
+
+    def preset(self, name: str, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the fields of a ready document beside what is given.
+
+        Raises:
+            BadInputError: the setting has no preset of this name.
+        """
+        if name != "decide" or not self.decide:
+            has = "it has the preset 'decide'" if self.decide else f"use 'seepage recommend --setting {self.name}'"
+            raise BadInputError(
+                f"the setting {self.name!r} has no preset {name!r}; {has}, or name defenses (defenses)."
+            )
+        # What is not understood yet, such as texts in place of numbers, says nothing of the protocol.
+        spec = self.spec.attempt(given)
+        if isinstance(spec, list):
+            wrong = {problem.path[0] for problem in spec if problem.path}
+            spec = self.spec.attempt({name: value for name, value in given.items() if name not in wrong})
+        protocol = str(given.get("protocol", "") if isinstance(spec, list) else getattr(spec, "protocol", ""))
+        return {"defenses": ["none", *self.decide.get(protocol, self.decide.get("", ()))]}
 
 
 def _resolved(at: object) -> object:

@@ -49,7 +49,7 @@ class Differencing:
     ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, str]:
         schema, statistics = knowledge.schema, knowledge.statistics
         width = len(schema.columns)
-        prior = [np.asarray(marginal.probabilities) for marginal in (*statistics.marginals, statistics.target)]
+        prior = [np.asarray(own.probabilities) for own in (*statistics.marginals, statistics.target)]
         wide, narrow = message.totals(schema, labels=True), message.totals(schema)
         try:
             whole = solve(wide, self.seconds, prior)

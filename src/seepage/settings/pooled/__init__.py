@@ -30,6 +30,7 @@ add_setting(
             "dp_training": "seepage.defenses.joint_training",
             "query_limit": "seepage.defenses.joint_training",
         },
+        decide={"": ({"name": "rounded_answers", "digits": 1}, "label_only")},
         views={
             "PredictionView": "answers of the model",
             "ModelView": "the model itself",

@@ -41,6 +41,7 @@ add_setting(
             "max_norm": "seepage.defenses.returned",
             "weight_noise": "seepage.defenses.weight_noise",
         },
+        decide={"": ({"name": "cut_noise", "noise_multiplier": 1.0}, {"name": "label_flip", "probability": 0.1})},
         views={
             "CutView": "activations and the gradients that come back",
             "ReturnedView": "what a party sent and what came back of it",

@@ -32,6 +32,11 @@ add_setting(
             "minimum_count": "seepage.defenses.statistics",
             "rounded_counts": "seepage.defenses.statistics",
         },
+        decide={
+            "glm": ({"name": "rounded_sums", "digits": 1}, "one_shot"),
+            "cox": ("coarser_times", "jump_guard"),
+            "table": ("minimum_count", "rounded_counts"),
+        },
         views={
             "NewtonView": "sums of Newton steps",
             "RiskSetView": "risk-set sums",

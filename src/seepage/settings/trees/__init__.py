@@ -40,6 +40,11 @@ add_setting(
             "first_trees": "seepage.defenses.trees",
             "shuffled_bins": "seepage.defenses.trees",
         },
+        decide={
+            "histogram": ("max_bin", "shared_cuts"),
+            "secureboost": ("first_trees", "max_bin"),
+            "": ("strip_fields", "max_bin"),
+        },
         views={
             "HistogramsView": "sums of derivatives",
             "TreeFilesView": "tree files",

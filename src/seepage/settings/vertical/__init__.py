@@ -49,6 +49,7 @@ add_setting(
             "marvell": "seepage.defenses.marvell",
             "max_norm": "seepage.defenses.returned",
         },
+        decide={"": ({"name": "feature_noise", "scale": 0.1}, {"name": "feature_noise", "scale": 1.0})},
         views={
             "ActivationView": "activations",
             "SmashedView": "activations",
