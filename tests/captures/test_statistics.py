@@ -255,7 +255,12 @@ def _changed(**values: Any) -> list[dict[str, Any]]:
         ({"protocol": "table"}, [{"after": {"sex|age": [[1]]}}], "is of 'age', and not of a declared column"),
         ({"protocol": "table"}, [{"after": {"sex": [1, 2, 3]}}], r"has the shape \(3,\), and has to have \(2,\)"),
         ({"protocol": "table"}, [{"after": {"sex": ["many", 2]}}], "give nested lists of numbers"),
-        ({"protocol": "table"}, [{"after": {"sex": [-1, 2]}}], "numbers of records below 0"),
+        ({"protocol": "cox"}, [{"times": ["soon"], "sums": [[[1]]]}], "'times' are .*'soon'.*, and have to be a list"),
+        ({"protocol": "cox"}, [{"times": [1], "sums": [np.ones((4, 4))], "events": [-1]}], "none below 0"),
+        ({}, [{**_changed()[0], "records": 1e300}], "no whole number from 1 to 10,000,000"),
+        ({"target": {"name": "died", "categories": ["no"]}}, _changed(), "has 1 categories of the target"),
+        ({"protocol": "table"}, [{"after": {"sex": [1.5, 2]}}], "that are no numbers of records"),
+        ({"protocol": "table"}, [{"after": {"sex": [-1, 2]}}], "that are no numbers of records"),
         ({"protocol": "table"}, [{"after": {"sex|sex": [[1, 2], [1, 2]]}}], "no one or two different columns"),
         ({"protocol": "table"}, [{"before": {"sex": [1, 2]}, "after": {"ward": [1, 2, 3]}}], "in one run alone"),
         ({"protocol": "table"}, [{"after": {"sex": [1, None]}}], "give 'records' in the declaration"),
@@ -287,6 +292,13 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, said
     write_statistics(tmp_path, DECLARED, iterations(people(), 1))
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInputError, match=said):
+        read_statistics(tmp_path)
+
+
+def test_complex_numbers_are_refused(tmp_path: Path) -> None:
+    write_statistics(tmp_path, DECLARED, iterations(people(), 1))
+    np.savez(tmp_path / "b.npz", coefficients=np.zeros(4), information=np.eye(4) * 1j)
+    with pytest.raises(BadInputError, match="has to be an array of numbers"):
         read_statistics(tmp_path)
 
 

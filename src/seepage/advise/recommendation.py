@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seepage.assessment.intervals import Estimate, difference
+from seepage.assessment.intervals import Estimate, difference, student
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
@@ -99,11 +99,12 @@ class Candidate:
 
     @property
     def learns(self) -> bool:
-        """Whether the task is learnt better than by always giving the same answer, as far as the trainings tell."""
+        """Whether the task is learnt better than by always giving the same answer, by Student's t over trainings."""
         task = self.task
         if task is None or task.lift is None or task.n < LEAST_TRAININGS:
             return True
-        return (task.lift if task.lift_low is None else task.lift_low) > 0
+        ends = student(task.lift, task.lift_std, task.n)
+        return (task.lift if ends is None else ends[0]) > 0
 
     @property
     def seconds(self) -> float | None:
@@ -230,12 +231,13 @@ class Recommendation:
         error = is_error(task.metric)
 
         def shown(row: ResultRow) -> str:
-            if row.mean is None:
+            learnt = of_trainings(row)
+            if learnt.mean is None:
                 return ""
             if error:
-                between = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
-                return f"{row.mean:.4g}{between}"
-            return f"{percent(row.mean)} {span(row.low, row.high)}".strip()
+                between = "" if learnt.low is None else f" [{learnt.low:.4g}, {learnt.high:.4g}]"
+                return f"{learnt.mean:.4g}{between}"
+            return f"{percent(learnt.mean)} {span(learnt.low, learnt.high)}".strip()
 
         few = min(task.n, before.n) < LEAST_TRAININGS
         judged = f" The difference of {task.n} is not judged." if few else f" {self._difference(candidate, error)}"
@@ -283,8 +285,8 @@ class Recommendation:
             "confirmed": "yes" if candidate.confirmed else "no",
             "task_metric": None if task is None else task.metric,
             "task": None if task is None else task.mean,
-            "task_low": None if task is None else task.low,
-            "task_high": None if task is None else task.high,
+            "task_low": None if task is None else of_trainings(task).low,
+            "task_high": None if task is None else of_trainings(task).high,
             "task_n": None if task is None else task.n,
             "cost": self.cost(candidate),
             **self._cost_ends(candidate),
@@ -318,8 +320,13 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
     """
     if loss(before, task) is None or before is None or task is None:
         return None
-    first, second = (Estimate(row.mean, row.low, row.high, row.n, row.std) for row in (task, before))
+    first, second = of_trainings(task), of_trainings(before)
     return difference(second, first) if is_error(task.metric) else difference(first, second)
+
+
+def of_trainings(row: ResultRow) -> Estimate:
+    """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
+    return Estimate(row.mean, *(student(row.mean, row.std, row.n) or (None, None)), row.n, row.std)
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:

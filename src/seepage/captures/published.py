@@ -87,10 +87,8 @@ class Published:
                 f"{self.where}: the table {self.title!r} has the shape {counts.shape}, and has to have {wanted}: an "
                 "entry for each category, in the declared order."
             )
-        if np.isinf(counts).any() or (counts < 0).any():
-            raise BadInputError(
-                f"{self.where}: the table {self.title!r} has numbers of records below 0 or without end."
-            )
+        if not (np.isnan(counts) | ((counts >= 0) & (counts < 1e9) & (counts == np.rint(counts)))).all():
+            raise BadInputError(f"{self.where}: the table {self.title!r} has numbers that are no numbers of records.")
         return counts if len(places) < 2 or places[0] < places[1] else counts.T
 
     def summary(self) -> kernel.Summary | None:

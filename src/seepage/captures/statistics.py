@@ -71,6 +71,8 @@ _NAMES = {
     "events": ("events",),
 }
 _INTERCEPTS = frozenset({"intercept", "(intercept)", "const"})
+# Rows are listed one by one.
+_MOST_RECORDS = 10_000_000
 _LARGEST_JSON, _LARGEST_ARRAYS = 2**28, 2**30
 # Share by which the two halves of a matrix may differ, from the order in which a site adds up.
 _SYMMETRIC = 1e-9
@@ -121,7 +123,7 @@ class StatisticsDeclaration(BaseModel):
     target: DeclaredOutcome
     order: tuple[str, ...] | None = None
     start: Literal["zero", "outcome"] = "zero"
-    records: int | None = Field(default=None, ge=1)
+    records: int | None = Field(default=None, ge=1, le=_MOST_RECORDS)
     changed: int = Field(default=1, ge=1)
     rounded: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     base: int = Field(default=0, ge=0)
@@ -218,6 +220,8 @@ class _Message:
         if isinstance(value, Mapping):
             value = self._named(name, value, declared)
         try:
+            if np.iscomplexobj(value):
+                raise ValueError
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
             raise BadInputError(f"{self.where}: {name} is {shown(value)}, and has to be an array of numbers.") from None
@@ -272,6 +276,11 @@ def read_statistics(folder: Path) -> tuple[StatisticsDeclaration, StatisticsMess
     what, advice = f"the declaration {str(path)!r}", "docs/captured-statistics.md has the form"
     values = json_object(text_of(path, what, _LARGEST_JSON, advice), what, advice)
     declared = described(StatisticsDeclaration, values, what, 1)
+    classes = declared.target.categories
+    if classes is not None and len(classes) != 2 and (len(classes) < 2 or declared.protocol == "cox"):
+        raise BadInputError(
+            f"{what} has {len(classes)} categories of the target; give both of an event (cox), or two or more."
+        )
     if declared.offset or declared.weights:
         given = " and ".join(name for name in ("offset", "weights") if getattr(declared, name))
         raise BadInputError(
@@ -348,8 +357,10 @@ def _count(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> int
                 f"{message.where} is of {own:g} records, but {where} says {count:,}: rows joined or left between them, "
                 "so that they are not sums of one table; give the iterations of one fit on the same rows."
             )
-        if own != round(own) or own < 1:
-            raise BadInputError(f"{message.where} is of {own:g} records, which is no number from 1 up.")
+        if own != round(own) or not 1 <= own <= _MOST_RECORDS:
+            raise BadInputError(
+                f"{message.where} is of {own:g} records, which is no whole number from 1 to {_MOST_RECORDS:,}."
+            )
         count, where = int(own), message.where
     return count
 
@@ -420,8 +431,8 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
     events = next((message.values["events"] for message in messages if "events" in message.values), None)
     if times is None:
         raise BadInputError("no message has 'times', the event times of the sums; put them into the first.")
-    grid = np.asarray(times, dtype=np.float64).ravel()
-    if not np.isfinite(grid).all() or (np.diff(grid) <= 0).any():
+    grid = _numbers("times", times)
+    if not len(grid) or (np.diff(grid) <= 0).any():
         raise BadInputError("'times' have to be finite and in ascending order, each once.")
     steps = []
     for t, message in enumerate(messages):
@@ -447,9 +458,12 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
         steps.append(
             _on_levels(RiskStep(np.zeros(width - 1) if coefficients is None else coefficients, sums), declared)
         )
-    own = np.zeros(len(grid)) if events is None else np.asarray(events, dtype=np.float64).ravel()
-    if len(own) != len(grid):
-        raise BadInputError(f"'events' are {len(own)} numbers for {len(grid)} times; give the site's events at each.")
+    own = np.zeros(len(grid)) if events is None else _numbers("events", events)
+    if len(own) != len(grid) or (own < 0).any():
+        raise BadInputError(
+            f"'events' are {len(own)} numbers from {own.min(initial=0):g} up for {len(grid)} times; give the site's "
+            "events at each, none below 0."
+        )
     at_first = steps[0].sums[0, 0, 0]
     if count is None and not steps[0].coefficients.any():
         count = round(float(at_first))
@@ -460,6 +474,17 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
         # Taking columns back from standardised ones adds roundings of its own.
         rounded = max(rounded, _TAKEN_BACK * max(float(np.abs(step.sums).max()) for step in steps))
     return RiskSetMessage(declared.levels, count, grid, own, tuple(steps), rounded)
+
+
+def _numbers(name: str, value: object) -> np.ndarray:
+    """Return a list of finite numbers."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        numbers = np.full(1, np.nan)
+    if not np.isfinite(numbers).all():
+        raise BadInputError(f"{name!r} are {shown(value)}, and have to be a list of finite numbers.")
+    return numbers
 
 
 def _on_levels(step: RiskStep, declared: StatisticsDeclaration) -> RiskStep:
