@@ -10,6 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from seepage.assessment import Estimate
+from seepage.assessment.training_membership import RIGHT, MembershipFigure
+from seepage.cli.membership import _summary
 from tests.commands import Run, commands
 
 _FEW = ("--rows", "40", "--shadows", "6", "--repetitions", "3", "--hidden", "16", "--epochs", "10")
@@ -60,3 +63,15 @@ def test_boosted_trees_stand_in_place_of_networks(seepage: Any, tmp_path: Path) 
     assert "a site's updates" not in out
     recipe = json.loads((tmp_path / "who.json").read_text())["recipe"]
     assert (recipe["rounds"], recipe["depth"], recipe["learning_rate"]) == (8, 3, 0.3)
+
+
+def test_an_attack_that_is_above_chance_on_the_control_puts_the_figures_in_doubt() -> None:
+    def figure(target: str, area: float, attack: str = "lira", metric: str = "membership_auc") -> MembershipFigure:
+        kind = "attack" if attack == "lira" else "about"
+        return MembershipFigure(attack, kind, "final", target, metric, Estimate(area, 0.2, 0.95, 5, 0.01))
+
+    right = [figure("deployed", 0.9, "none", name) for name in RIGHT]
+    # Intervals that hold for any distribution are too wide at five repetitions to tell anything from chance.
+    for control, doubted in ((0.58, True), (0.505, False)):
+        said = _summary([figure("deployed", 0.7), figure("control", control), *right])
+        assert ("these figures are in doubt" in said) == doubted

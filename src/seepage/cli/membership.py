@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from seepage.assessment import Estimate
+from seepage.assessment.intervals import student
 from seepage.assessment.training_membership import (
     Learner,
     MembershipFigure,
@@ -42,6 +43,8 @@ _SEES = {
 }
 # Learning rates of Adam on all rows together, of the sites of a federation, and of boosted trees.
 _ALONE, _AT_SITES, _OF_TREES = 0.01, 0.1, 0.3
+# Pairs that an attack may order rightly in the control, by chance and by the few repetitions.
+_OFF = 0.52
 _HEADS = {
     "membership_auc": "AUC",
     "membership_tpr": "TPR at 0.1% FPR",
@@ -159,7 +162,9 @@ def _shown(estimate: Estimate) -> str:
 def _summary(measured: Sequence[MembershipFigure]) -> str:
     attacks = [f for f in measured if f.kind == "attack" and f.metric == "membership_auc"]
     best = max((f for f in attacks if f.target == "deployed"), key=lambda f: f.estimate.mean or 0.0)
-    off = [f for f in attacks if f.target == "control" and f.estimate.low is not None and f.estimate.low > 0.5]
+    # A repetition is an average over many models and records, so that Student's t tells an attack from chance.
+    ends = [student(f.estimate.mean, f.estimate.std, f.estimate.n) for f in attacks if f.target == "control"]
+    off = [each for each in ends if each is not None and each[0] > _OFF]
     among = percent(best.estimate.mean)
     text = (
         f"{best.attack}, from {_SEES[best.sees]}, puts a member above another record in {among} of pairs (50%: chance)."
