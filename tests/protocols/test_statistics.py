@@ -18,17 +18,37 @@ def rows(number: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, (rng.uniform(size=number) < 1 / (1 + np.exp(1 - x[:, 1] - 0.5 * x[:, 2]))).astype(float)
 
 
+def optimum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return minimize(lambda b: float((np.logaddexp(0, x @ b) - y * (x @ b)).sum()), np.zeros(x.shape[1]), tol=1e-10).x
+
+
 @pytest.mark.parametrize(("start", "sends"), [("zero", "score"), ("outcome", "right")])
 def test_sites_together_fit_what_an_optimiser_fits_to_all_rows(start: Any, sends: Any) -> None:
     x, y = rows()
     sites = [(x[:40], y[:40]), (x[40:], y[40:])]
     fitted = statistics.fit(statistics.Newton("binomial", start, sends), sites)
-    best = minimize(lambda b: float((np.logaddexp(0, x @ b) - y * (x @ b)).sum()), np.zeros(4), tol=1e-10).x
-    assert fitted.coefficients == pytest.approx(best, abs=1e-3)
+    assert fitted.coefficients == pytest.approx(optimum(x, y), abs=1e-3)
     step = fitted.steps[0][-1]
     weight = np.exp(x[:40] @ step.coefficients) / np.square(1 + np.exp(x[:40] @ step.coefficients))
     slow = sum(w * np.outer(row, row) for w, row in zip(weight, x[:40], strict=True))
     assert step.information == pytest.approx(slow)
+
+
+def test_a_site_that_fits_alone_sends_its_information_by_its_covariance() -> None:
+    x, y = rows()
+    # The second site has no record with the third column, whose coefficient it cannot tell.
+    few = x[60:].copy()
+    few[:, 3] = 0
+    fitted = statistics.averaged(statistics.Newton("binomial"), [(x[:60], y[:60]), (few, y[60:])])
+    for k, (own, outcomes, some) in enumerate([(x[:60], y[:60], 4), (few, y[60:], 3)]):
+        [step] = fitted.steps[k]
+        best = optimum(own[:, :some], outcomes)
+        assert step.coefficients is not None
+        assert step.coefficients[:some] == pytest.approx(best, abs=1e-3)
+        chance = 1 / (1 + np.exp(-own @ step.coefficients))
+        assert step.information == pytest.approx((own.T * (chance * (1 - chance))) @ own, abs=1e-9)
+        # What the analyst takes for the score of a fit that has settled.
+        assert own.T @ (outcomes - chance) == pytest.approx(step.score, abs=1e-6)
 
 
 def test_separation_ends_the_iterations_and_dependent_columns_are_refused() -> None:

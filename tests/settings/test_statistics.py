@@ -49,13 +49,26 @@ def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
     return {(r.attack, r.defense, r.metric): r.mean for r in rows_of(made, runs) if r.column is None}
 
 
+def test_a_site_that_sends_its_own_fit_is_read_from_the_covariance() -> None:
+    # Wards, and smokers or not: their patterns are as many as the different entries of the covariance.
+    made = audit(rows=200, repetitions=1, columns=["ward", "smoker"], defenses=["one_shot"], attacks=["counts"])
+    found = figures(made)
+    assert found["counts", "one_shot", "whole_table"] == 1.0
+    assert found["counts", "one_shot", "certified"] == 0.0
+    assert (found["likeliest_table", "one_shot", "exact_match"] or 0.0) < 1.0
+
+
 @pytest.mark.long
 def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> None:
     noise = {"name": "sum_noise", "multiplier": 5, "label": "noise"}
     digits = {"name": "rounded_sums", "digits": 4, "label": "digits"}
     found = figures(audit(repetitions=1, defenses=["none", digits, noise, "one_shot"]))
     assert (found["training", "one_shot", "coefficient_error"] or 0.0) > 0.01
-    assert (found["counts", "one_shot", "exact_match"] or 0.0) < 1.0
+    guessed, alone = found["likeliest_table", "one_shot", "exact_match"], found["counts", "one_shot", "exact_match"]
+    assert alone is not None
+    assert guessed is not None
+    assert guessed < alone < 1.0
+    assert found["counts", "one_shot", "certified"] == 0.0
     for label in ("none", "digits"):
         assert found["counts", label, "exact_match"] == 1.0
         assert found["counts", label, "whole_table"] == 1.0

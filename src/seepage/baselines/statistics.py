@@ -33,10 +33,13 @@ def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tab
 
     At coefficients of zero all weights are alike, so that its information is these tables, as in a start from outcomes
     of two classes. Other starts weight each record by its outcome; these tables are then taken for those of all. Of a
-    survival model they are those of the records at risk at first, and of tables those of the first run.
+    survival model they are those of the records at risk at first, and of tables those of the first run. A site that
+    sends its own fit publishes none.
     """
     if isinstance(message, TablesMessage):
         return _of_run(message)
+    if isinstance(message, NewtonMessage) and message.alone:
+        return None
     if any(message.noise) or not message.steps:
         return None
     if isinstance(message, RiskSetMessage):

@@ -92,9 +92,10 @@ class SumNoise:
 @defenses.register("one_shot", "statistics")
 @dataclass(frozen=True)
 class OneShot:
-    """Each site fits the model alone and sends coefficients with their standard errors, which are averaged.
+    """Each site fits the model alone and sends coefficients with their covariance, which are averaged.
 
-    Source: DataSHIELD's ``ds.glmSLMA`` (study-level meta-analysis), here with weights of inverse variances.
+    Source: DataSHIELD's ``ds.glmSLMA`` (study-level meta-analysis), here with weights of inverse variances. Its sites
+    send the whole covariance and the deviance beside the standard errors (``glmSLMADS2`` of dsBase).
     """
 
     words: ClassVar[str] = "coefficients of each site alone, averaged"

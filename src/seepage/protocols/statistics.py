@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from seepage.errors import BadInputError
 from seepage.wire.statistics import Family, NewtonStep
@@ -146,15 +146,19 @@ def fit(
 
 
 def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
-    """Return the mean of each site's own coefficients, weighted by inverse variances; no sums are sent.
+    """Return the mean of each site's own coefficients, weighted by inverse variances, and the steps that they amount to.
 
-    Columns that are linearly dependent at a site say nothing there, nor do those whose fit separates.
+    A site's step is what its coefficients, their covariance and the deviance amount to, which DataSHIELD's
+    ``glmSLMADS2`` (dsBase) returns: the inverse of the covariance is the information at the coefficients, where
+    the score is 0. Columns that are linearly dependent at a site say nothing there, nor do those whose fit separates.
+    Coefficients that a site cannot tell are sent as missing; as sums of the others, they are 0.
 
     Raises:
         BadInputError: no site can tell a coefficient.
     """
     width = sites[0][0].shape[1]
     weight, total = np.zeros(width), np.zeros(width)
+    sent: list[tuple[NewtonStep, ...]] = []
     for x, y in sites:
         _, triangle = np.linalg.qr(x)
         some = np.flatnonzero(np.abs(np.diag(triangle)) > 1e-8 * np.abs(triangle[0, 0]))
@@ -163,12 +167,41 @@ def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
         good = np.isfinite(variances) & (variances > 0) & (variances < _LARGEST_VARIANCE)
         weight[some[good]] += 1 / variances[good]
         total[some[good]] += own.coefficients[good] / variances[good]
+        sent.append((_of_fit(recipe, x, y, some, own.coefficients),))
     if not (weight > 0).all():
         raise BadInputError(
             f"no site alone tells {int((weight == 0).sum())} of {width} coefficients, so that nothing can be averaged; "
             "take levels together (minimum_level), give more rows, or use another defense than one_shot."
         )
-    return FederatedFit(total / weight, np.diag(1 / weight), ((),))
+    return FederatedFit(total / weight, np.diag(1 / weight), tuple(sent))
+
+
+def _of_fit(
+    recipe: Newton, rows: Rows, y: Outcomes, some: Int[np.ndarray, " _some"], own: Float[np.ndarray, " _some"]
+) -> NewtonStep:
+    """Return the sums that a site's own coefficients of some columns and their covariance stand for."""
+    coefficients, information = np.zeros(rows.shape[1]), np.zeros((rows.shape[1],) * 2)
+    coefficients[some] = own
+    step = sums(recipe, rows, y, coefficients)
+    # As an analyst has it, from the inverse.
+    covariance = np.linalg.pinv(step.information[np.ix_(some, some)], hermitian=True)
+    information[np.ix_(some, some)] = np.linalg.pinv(covariance, hermitian=True)
+    return NewtonStep(coefficients, information, np.zeros(len(coefficients)), deviance=step.deviance)
+
+
+def inversion(information: Float[np.ndarray, "coefficient coefficient"]) -> float:
+    """Return the distance of neighbouring numbers that an inverse of a covariance tells apart.
+
+    Example:
+        >>> inversion(np.diag([1.0, 0.0, 1e-8])) > inversion(np.eye(3))
+        True
+    """
+    sizes = np.linalg.svd(information, compute_uv=False)
+    sizes = sizes[sizes > 0]
+    if not len(sizes):
+        return 0.0
+    ratio = float(sizes[0] / sizes[-1])
+    return max(1e-9, 10 * len(information) * float(np.finfo(float).eps) * ratio) * float(sizes[0])
 
 
 def _updated(steps: Sequence[NewtonStep], inverse: np.ndarray, coefficients: Coefficients | None) -> Coefficients:

@@ -50,6 +50,7 @@ class NewtonMessage:
         rounded: distance of neighbouring numbers that can be sent; 0 for double precision.
         noise: standard deviation of normal noise on each entry of the information, and of the score or right side.
         means: whether sums were divided by the number of records.
+        alone: whether they follow from the site's own fit: the inverse of its covariance, and a score of 0.
     """
 
     family: Family
@@ -59,6 +60,7 @@ class NewtonMessage:
     rounded: float = 0.0
     noise: tuple[float, float] = (0.0, 0.0)
     means: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off:
         for s in message.steps
     )
     columns = tuple(_encoded(c) for c in schema.columns)
-    defense = "noise" if any(message.noise) else "none"
+    defense = "noise" if any(message.noise) else "one_shot" if message.alone else "none"
     return kernel.Totals(
         columns, message.levels, message.family, message.records, steps,
         labels=values, rounded=message.rounded * times, off=off, defense=defense, means=message.means,

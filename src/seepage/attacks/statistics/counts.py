@@ -30,7 +30,8 @@ class Counts:
     Patterns that the first message's cross tables exclude are left out. Least squares without negatives, then whole
     numbers by integer programming, give the numbers of the others. Outcomes of the patterns follow from the equations
     that they are in, and from the model where these leave them open. What is proved is for ``seepage.kernel`` to say.
-    Through noise of known size, or rounding that whole numbers do not fit, the likeliest are read, see ``blurred``.
+    Through noise of known size, or rounding that whole numbers do not fit, the likeliest are read, see ``blurred``. A
+    site's own fit is read alike: the inverse of its covariance is the information, and the score is 0.
 
     Args:
         seconds: processor time after which numbers, and bounds of single patterns, are no longer sought.
@@ -59,7 +60,7 @@ class Counts:
                 return _estimated(message, knowledge, "noise")
             solved = solve(sent, self.seconds)
             if message.rounded and not solved.fits:
-                return _estimated(message, knowledge, "rounding")
+                return _estimated(message, knowledge, "inversion" if message.alone else "rounding")
             if not solved.tried:
                 raise kernel.RefusedError(f"no numbers of {len(solved.counts):,} patterns were reached in time")
         except kernel.RefusedError as error:
@@ -73,7 +74,9 @@ class Counts:
         if isinstance(schema.target, Discrete):
             labels[: int(numbers.sum())] = outcomes_of(message, schema, solved)[: message.records]
         proof = kernel.nothing(message.records, len(schema.columns), f"{solved.by} does not have the sums")
-        if solved.fits or len(solved.multipliers):
+        if message.alone:
+            proof = kernel.nothing(message.records, len(schema.columns), "sums from a covariance matrix are inexact")
+        elif solved.fits or len(solved.multipliers):
             proof = kernel.certify_counts(sent, torch.from_numpy(cells), *solved.evidence)
         facts = {
             "patterns": float(len(numbers)),

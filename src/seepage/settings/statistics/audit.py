@@ -402,16 +402,27 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
     change = _Change(defense, deviations, np.random.default_rng([seed, 1]))
     if defense.apart is not None:
         fitted = newton.averaged(recipe, sites)
-        fitted = replace(fitted, steps=((),) * spec.sites)
+        if spec.summed > 1:
+            # Sums of several sites' weighted coefficients are no sums over records.
+            fitted = replace(fitted, steps=((),) * spec.sites)
     else:
         fitted = newton.fit(recipe, sites, change, floor=deviations[0])
     # In the negative control the message is that of sites whose records are not scored.
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else range(spec.summed)
     steps = tuple(_summed([fitted.steps[k][t] for k in senders]) for t in range(len(fitted.steps[0])))
     step = 0.0 if defense.rounded is None else defense.rounded.step * spec.summed
+    alone = defense.apart is not None
+    if alone and steps:
+        step = newton.inversion(steps[0].information)
     noise = tuple(d * spec.summed**0.5 for d in deviations)
     message = NewtonMessage(
-        audit.family, design.levels, count * spec.summed, steps, step, cast("tuple[float, float]", noise)
+        audit.family,
+        design.levels,
+        count * spec.summed,
+        steps,
+        step,
+        cast("tuple[float, float]", noise),
+        alone=alone,
     )
     attacked = site < spec.summed
     figures = _utility(audit, fitted, design, (recipe, sites), order[spec.sites * count :][:_TESTED])
