@@ -64,6 +64,11 @@ class Certified:
         seen = None if self.replayed is None else self.replayed[order.clamp(min=0)].masked_fill(~known[:, 0], torch.nan)
         return Certified(cells, given, self.conditions, self.fixed, self.doubt, seen)
 
+    def first(self, columns: int) -> Certified:
+        """Return the same statement about the first columns alone."""
+        cells, given = self.cells[:, :columns], self.given[:, :columns]
+        return Certified(cells, given, self.conditions, self.fixed, self.doubt, self.replayed)
+
 
 def nothing(records: int, columns: int, doubt: str | None = None) -> Certified:
     """Return that no cell is certified, and the reason."""

@@ -183,9 +183,8 @@ def test_outputs_that_are_no_sums_over_units_are_not_listed() -> None:
     class Deeper(Dropping):
         def __init__(self, cut: int, columns: int) -> None:
             super().__init__(cut, columns)
-            self.layers = nn.Sequential(
-                *self.layers[:3], seeded(lambda: nn.Linear(16, 8), 4), nn.Tanh(), nn.Linear(8, 1)
-            )
+            kept = list(self.layers.children())[:3]
+            self.layers = nn.Sequential(*kept, seeded(lambda: nn.Linear(16, 8), 4), nn.Tanh(), nn.Linear(8, 1))
 
     view = replace(SEEN[2].view.of(slice(0, 1)), model=replace(base, client=Deeper(SEEN[2].view.cut.shape[1], 3)))
     space = Space.of(view.model, KNOWN[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -67,4 +67,4 @@ class Differencing:
         ]
         # A record that is proved with its outcome is proved.
         best = max(proofs, key=lambda proof: int(proof.cells[:, :width].all(1).sum()))
-        return cells, labels, replace(best, cells=best.cells[:, :width], given=best.given[:, :width]), whole.by
+        return cells, labels, best.first(width), whole.by
