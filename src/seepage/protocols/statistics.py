@@ -146,7 +146,7 @@ def fit(
 
 
 def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
-    """Return the mean of each site's own coefficients, weighted by inverse variances, and the steps they amount to.
+    """Return the mean of each site's own coefficients, weighted by inverse variances, and what each sends.
 
     A site's step is what its coefficients, their covariance and the deviance amount to, which DataSHIELD's
     ``glmSLMADS2`` (dsBase) returns: the inverse of the covariance is the information at the coefficients, where

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from seepage.attacks.trees.anchor import Anchor, by_fineness
+from seepage.attacks.trees.likely import likely_paths
+from seepage.attacks.trees.paths import paths_of_bin
 from seepage.baselines.trees import OwnMarginals
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.sums import Sent
@@ -113,7 +116,7 @@ def test_own_marginals_have_the_counts_of_every_column_and_no_links() -> None:
     assert unlinked < 0.85
 
 
-def test_noise_on_sums_is_met_by_least_squares() -> None:
+def test_noise_on_sums_hides_little_while_it_is_small() -> None:
     federation = Federation.of(people(120), 40, 15)
     message = federation.sums()
     rng = np.random.default_rng(0)
@@ -125,9 +128,32 @@ def test_noise_on_sums_is_met_by_least_squares() -> None:
         assert certified == 0
         return accuracy
 
-    little, much = read_with(1e-3), read_with(3.0)
-    assert little > 0.9
-    assert much < 0.75
+    assert read_with(0.01) > 0.98
+    # The records of a bin taken together, with nothing else, give 0.82.
+    assert read_with(0.1) > 0.85
+    assert read_with(3.0) < 0.75
+
+
+def test_likeliest_paths_are_those_that_exact_sums_allow() -> None:
+    sent = Sent(Federation.of(people(120), 40, 9, max_bin=32).sums())
+    column = by_fineness(sent)[0]
+    counts = np.rint(sent.counts[sent.cuts.of(column)]).astype(int)
+    exact = {
+        number: paths_of_bin(sent, number, int(count))
+        for number, count in enumerate(counts, sent.cuts.of(column).start)
+        if 0 < count <= 6
+    }
+    likely = likely_paths(sent, column, 40, 1e-7)
+    assert likely is not None
+    told = {number: paths for number, paths in exact.items() if paths is not None and paths[0].alone}
+    assert sum(map(len, told.values())) > 15
+    for number, paths in told.items():
+        assert Counter(p.key for p in paths) == Counter(p.key for p in likely[0] if p.bin == number)
+
+
+def test_nothing_is_listed_where_noise_hides_how_many_records_a_bin_has_or_of_more_classes() -> None:
+    assert likely_paths(Sent(Federation.of(people(120), 40, 2).sums()), 0, 40, 3.0) is None
+    assert likely_paths(Sent(Federation.of(people(120, 3), 40, 2).sums()), 0, 40, 0.01) is None
 
 
 def test_garbled_sums_give_a_guess_and_no_certificate() -> None:

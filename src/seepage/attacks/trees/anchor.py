@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from seepage.attacks.trees.cells import LEFT, Solved, solve
+from seepage.attacks.trees.likely import likely_paths
 from seepage.attacks.trees.paths import Path, paths_of_bin
 from seepage.attacks.trees.proving import proof_of
 from seepage.registry import attacks
@@ -31,21 +32,23 @@ class Anchor:
 
     In a column with many values a bin holds few records, and its sums tell, split by split, which of them went where:
     see ``paths``. How many records of each path lie in a bin of another column solves linear equations in whole
-    numbers, see ``cells``. Under noise, the records of a bin are taken together, and the equations are solved by least
-    squares with a penalty of the noise's size. What is proved is for ``seepage.kernel`` to say.
+    numbers, see ``cells``. Under noise the likeliest paths are taken, see ``likely``, or the records of a bin together
+    where noise hides how many they are, and the equations are solved by least squares with a penalty of the noise's
+    size. What is proved is for ``seepage.kernel`` to say.
     """
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
         """Return the guess; by a victim's seed, cells are dealt out that the message leaves open."""
         solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
         pairs = zip(view.messages, solutions, strict=True)
+        how = "estimated" if knowledge.noise else "read"
         labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
         return TreesGuess(
             torch.from_numpy(np.stack([solution.cells for solution in solutions])),
             labels=labels,
             proofs=tuple(proof_of(message, knowledge, view.clients, solution) for message, solution in pairs),
             regime=tuple(
-                f"paths of {int(label.isfinite().sum()):,} of {len(label):,} records were read" for label in labels
+                f"paths of {int(label.isfinite().sum()):,} of {len(label):,} records were {how}" for label in labels
             ),
         )
 
@@ -53,6 +56,9 @@ class Anchor:
         sent = Sent(message)
         values = values_of(sent, knowledge)
         first, *others = by_fineness(sent)
+        likely = likely_paths(sent, first, knowledge.batch_size, knowledge.noise) if knowledge.noise else None
+        if likely is not None:
+            return solve(sent, *likely, values, seed, knowledge.noise)
         of_first, bins = self._paths(sent, first, knowledge)
         paths, rest = of_first, bins
         wanted = knowledge.batch_size
