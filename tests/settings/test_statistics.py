@@ -103,6 +103,16 @@ def test_little_noise_is_read_through_and_much_leaves_what_the_marginals_tell() 
     assert not found["counts", "0.05", "certified"]
 
 
+def test_rounded_tables_of_two_runs_still_tell_of_the_record_that_joined() -> None:
+    made = audit(
+        protocol="table", repetitions=12, columns=["area", "ward"], defenses=[{"name": "rounded_counts", "base": 2}]
+    )
+    [label] = made.defenses
+    found = figures(made)
+    guessed = max(found[name, label, "accuracy"] or 0.0 for name in ("likeliest_table", "cross_tables", "random"))
+    assert (found["differencing", label, "accuracy"] or 0.0) > guessed + 0.1
+
+
 def test_the_likeliest_numbers_are_the_minimum_that_a_general_method_finds() -> None:
     rng = np.random.default_rng(5)
     for equations, patterns in ((3, 6), (9, 5)):

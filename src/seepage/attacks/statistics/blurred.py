@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +14,12 @@ from seepage import kernel
 from seepage.attacks.statistics.solving import Matrix, Vector, to_total
 from seepage.baselines.statistics import fitted, independent, published
 from seepage.tabular.schema import Discrete
-from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, totals_of
+from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, TablesMessage, totals_of
 
 # Patterns, beyond which nothing is estimated; outcomes are left out where patterns with them are more.
 _MOST = 2_500
+# Tables are a few hundred equations.
+_MOST_IN_TABLES = 20_000
 # Noise beyond which sums are told from roundings, in standard deviations.
 _OFF = 6.0
 _STEPS, _HALVINGS = 60, 30
@@ -55,11 +58,41 @@ def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> BlurredR
     if several > 1:
         patterns, _ = kernel.patterns_of(totals_of(bare, schema, labels=True, off=off))
     matrix, values = _in_deviations(message, knowledge, patterns, several > 1, off)
-    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), several)).reshape(-1, several)
-    places = patterns.numpy()[::several]
-    whole = _whole(numbers.sum(1), message.records)
+    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), several))
+    return _records(numbers, patterns.numpy(), several, message.levels, message.records)
+
+
+def estimate_changed(message: TablesMessage, knowledge: StatisticsKnowledge) -> BlurredRecords:
+    """Return the records that rounded tables of two runs most likely differ by, as ``estimate`` does.
+
+    Raises:
+        kernel.RefusedError: there are too many patterns.
+    """
+    sent = message.totals(knowledge.schema, labels=True)
+    patterns, _ = kernel.patterns_of(sent)
+    if len(patterns) > _MOST_IN_TABLES:
+        raise kernel.RefusedError(f"{len(patterns):,} patterns are too many for rounded tables")
+    sums = kernel.equations(sent, patterns)
+    # Whatever a number was before it was rounded is as likely.
+    deviation = np.maximum(sums.slack.numpy() / 3**0.5, _EXACT)
+    shares = np.maximum(knowledge.statistics.target.probabilities.numpy(), _FEWEST)
+    expected = _expected(message, knowledge, patterns.numpy(), len(shares), shares)
+    numbers = likeliest(sums.matrix.numpy() / deviation[:, None], sums.values.numpy() / deviation, expected)
+    return _records(numbers, patterns.numpy(), len(shares), message.levels, message.changed)
+
+
+def _records(
+    numbers: Vector,
+    patterns: Int[np.ndarray, "pattern _column"],
+    several: int,
+    levels: Sequence[Sequence[int]],
+    total: int,
+) -> BlurredRecords:
+    """Return whole records of patterns, each of which stands ``several`` times, with each outcome."""
+    numbers, places = numbers.reshape(-1, several), patterns[::several]
+    whole = _whole(numbers.sum(1), total)
     rows = np.repeat(places, whole.astype(int), axis=0)
-    codes = [np.array(own)[rows[:, i]] for i, own in enumerate(message.levels)]
+    codes = [np.array(own)[rows[:, i]] for i, own in enumerate(levels)]
     outcomes = np.full(len(rows), np.nan)
     if several > 1:
         shared = [_whole(own, int(count)) for own, count in zip(numbers, whole, strict=True)]
@@ -118,15 +151,19 @@ def _with_score(step: NewtonStep) -> NewtonStep:
 
 
 def _expected(
-    message: NewtonMessage, knowledge: StatisticsKnowledge, patterns: Int[np.ndarray, "pattern column"], several: int
+    message: NewtonMessage | TablesMessage,
+    knowledge: StatisticsKnowledge,
+    patterns: Int[np.ndarray, "pattern column"],
+    several: int,
+    of_outcomes: Vector | None = None,
 ) -> Vector:
     """Return the numbers of records of each pattern by the published cross tables, or else the public marginals."""
     places = patterns[::several, : len(message.levels)]
     tables = published(message, knowledge) or independent(message, knowledge)
-    numbers = np.maximum(fitted(tables, places, message.records), _FEWEST)
-    shares = (
-        np.full(several, 1 / several) if knowledge.label_shares is None else np.maximum(knowledge.label_shares, 1e-6)
-    )
+    total = message.changed if isinstance(message, TablesMessage) else message.records
+    numbers = np.maximum(fitted(tables, places, total), _FEWEST)
+    known = knowledge.label_shares if of_outcomes is None else of_outcomes
+    shares = np.full(several, 1 / several) if known is None else np.maximum(known, 1e-6)
     return numbers if several == 1 else np.outer(numbers, shares / shares.sum()).ravel()
 
 
