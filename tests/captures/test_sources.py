@@ -84,7 +84,7 @@ def test_masked_sums_are_recovered_where_the_number_of_rows_is_known(seepage: An
         (("narrow.json", *READ), "trees of 3 columns"),
         (("regression.json", *READ), "learn numbers"),
         (("rubbish.json", *READ), "no JSON"),
-        (("missing.json", *READ), "cannot be read"),
+        (("missing.json", *READ), "does not exist; give the path"),
         (("slow.json", *READ), "--learning-rate"),
         (("first.json", *READ, "--model", "nn3"), "leave out --model"),
         (("first.json", *READ, "--learning-rate", 0), "must be greater than 0"),
