@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import seepage
-from seepage.attacks.statistics.blurred import likeliest
+from seepage.attacks.statistics.blurred import poisson_mode
 from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
 from seepage.errors import BadInputError
@@ -123,7 +123,7 @@ def test_the_likeliest_numbers_are_the_minimum_that_a_general_method_finds() -> 
             return float((x * np.log(x / expected) - x).sum() + ((matrix @ x - values) ** 2).sum() / 2)
 
         found = minimize(cost, expected, bounds=[(1e-9, None)] * patterns, options={"ftol": 1e-14, "gtol": 1e-9})
-        assert np.allclose(likeliest(matrix, values, expected), found.x, atol=2e-4)
+        assert np.allclose(poisson_mode(matrix, values, expected), found.x, atol=2e-4)
 
 
 def test_a_headline_counts_the_columns_of_the_model_and_says_that_numbers_are_ranges() -> None:

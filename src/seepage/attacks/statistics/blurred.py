@@ -58,7 +58,7 @@ def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> BlurredR
     if several > 1:
         patterns, _ = kernel.patterns_of(totals_of(bare, schema, labels=True, off=off))
     matrix, values = _in_deviations(message, knowledge, patterns, several > 1, off)
-    numbers = likeliest(matrix, values, _expected(message, knowledge, patterns.numpy(), several))
+    numbers = poisson_mode(matrix, values, _expected(message, knowledge, patterns.numpy(), several))
     return _records(numbers, patterns.numpy(), several, message.levels, message.records)
 
 
@@ -77,7 +77,7 @@ def estimate_changed(message: TablesMessage, knowledge: StatisticsKnowledge) -> 
     deviation = np.maximum(sums.slack.numpy() / 3**0.5, _EXACT)
     shares = np.maximum(knowledge.statistics.target.probabilities.numpy(), _FEWEST)
     expected = _expected(message, knowledge, patterns.numpy(), len(shares), shares)
-    numbers = likeliest(sums.matrix.numpy() / deviation[:, None], sums.values.numpy() / deviation, expected)
+    numbers = poisson_mode(sums.matrix.numpy() / deviation[:, None], sums.values.numpy() / deviation, expected)
     return _records(numbers, patterns.numpy(), len(shares), message.levels, message.changed)
 
 
@@ -167,14 +167,15 @@ def _expected(
     return numbers if several == 1 else np.outer(numbers, shares / shares.sum()).ravel()
 
 
-def likeliest(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
+def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
     """Return the numbers x with the least sum of x log(x / expected) - x and half of |matrix x - values|^2.
 
     They are expected * exp(-matrix^T y), where y is what the equations are missed by: its own equation, which Newton's
     method solves as the minimum of a convex function.
 
     Example:
-        >>> likeliest(np.array([[1e3, 0.0], [0.0, 0.0]]), np.array([7e3, 0.0]), np.array([2.0, 3.0])).round(2).tolist()
+        >>> found = poisson_mode(np.diag([1e3, 0.0]), np.array([7e3, 0.0]), np.array([2.0, 3.0]))
+        >>> found.round(2).tolist()
         [7.0, 3.0]
     """
     if len(matrix) > matrix.shape[1]:
