@@ -19,7 +19,6 @@ from torch import nn
 from seepage.advise.margin import chance_of_passing
 from seepage.advise.recommendation import LIKELY, Candidate, Outcome, Recommendation, Status, cost_of, loss
 from seepage.assessment.decision import WHOLE, least_units
-from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe
 from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
@@ -476,7 +475,7 @@ class _Advisor:
     def _check_cost(self, given: Candidate) -> None:
         """Refuse a limit of the cost that is too small to be measured with these trainings."""
         task, most = given.task, self.wish.max_cost
-        ends = None if task is None else student(task.mean, task.std, task.n)
+        ends = None if task is None else task.mean_ends()
         if most is None or task is None or ends is None:
             return
         half = (ends[1] - ends[0]) / 2

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seepage.assessment.intervals import Estimate, difference, student
+from seepage.assessment.intervals import Estimate, difference
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
@@ -103,7 +103,7 @@ class Candidate:
         task = self.task
         if task is None or task.lift is None or task.n < LEAST_TRAININGS:
             return True
-        ends = student(task.lift, task.lift_std, task.n)
+        ends = task.lift_ends()
         return (task.lift if ends is None else ends[0]) > 0
 
     @property
@@ -326,7 +326,7 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
 
 def of_trainings(row: ResultRow) -> Estimate:
     """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
-    return Estimate(row.mean, *(student(row.mean, row.std, row.n) or (None, None)), row.n, row.std)
+    return Estimate(row.mean, *(row.mean_ends() or (None, None)), row.n, row.std)
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:

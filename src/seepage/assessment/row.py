@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
+from seepage.assessment.intervals import Range, student
 from seepage.errors import FieldError
 
 # Figures of the three questions, and what is appended for their controls and for guesses that are right.
@@ -78,6 +79,17 @@ class ResultRow:
     def is_attack(self) -> bool:
         """Whether this is the figure of an attack."""
         return self.kind == "attack"
+
+    def mean_ends(self, level: float = 0.95) -> Range | None:
+        """Return Student's t interval of the figure; None for fewer than two repetitions.
+
+        Repetitions that are averages, such as trainings, vary about as a normal distribution does.
+        """
+        return student(self.mean, self.std, self.n, level)
+
+    def lift_ends(self, level: float = 0.95) -> Range | None:
+        """Return Student's t interval of the gain over the best baseline; None for fewer than two repetitions."""
+        return student(self.lift, self.lift_std, self.n, level)
 
     def as_dict(self) -> Record:
         """Return the fields, and ``is_attack``, by the names and in the order that files have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
+from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.result import AuditResult
@@ -339,7 +339,7 @@ def _of_columns(
 
 def _is_named(row: ResultRow) -> bool:
     # A screen, no claim: columns are named that exceed the baseline by more than their units vary.
-    ends = student(row.lift, row.lift_std, row.n)
+    ends = row.lift_ends()
     return ends is not None and 0 < ends[0] < ends[1]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seepage.assessment.decision import WHOLE
-from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
+from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.finding import INCOMPLETE as MISSING
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding
@@ -48,7 +48,7 @@ def typical_ends(row: ResultRow) -> tuple[float, float] | None:
     alike. An attack that is right in every unit closes all of the gap in each, however much the baseline differs
     between them.
     """
-    ends = student(row.lift, row.lift_std, row.n)
+    ends = row.lift_ends()
     if ends is None or closed_gap(row) is None:
         return None
     if row.mean is not None and row.mean >= 1:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from seepage import registry
-from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
+from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
@@ -203,7 +203,7 @@ def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float
 
     Guessing may be right in every cell of so small a sample; an attack that is too has closed all there was.
     """
-    ends = student(row.mean, row.std, row.n)
+    ends = row.mean_ends()
     value = row.mean if end == "mean" else None if ends is None else ends[0]
     if value is None or row.baseline is None:
         return None
@@ -234,7 +234,7 @@ def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
 
     The lower end is that of a one-sided interval of 99.9%, shared by all attacks that are looked at, by Student's t.
     """
-    ends = student(row.lift, row.lift_std, row.n, 1 - 2 * _FALSE_ALARMS / rows)
+    ends = row.lift_ends(1 - 2 * _FALSE_ALARMS / rows)
     return ends is not None and ends[0] > 0
 
 

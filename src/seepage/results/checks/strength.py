@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from seepage.assessment.intervals import UNITS_FOR_VERDICT, student
+from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.facts import (
     NO_CONTROL,
@@ -34,7 +34,7 @@ def below_baseline(facts: Facts) -> Iterator[Fault]:
     working = {(row.batch_size, row.defense) for row in facts.scores if facts.works(row.attack)}
     by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
-        ends = student(row.lift, row.lift_std, row.n)
+        ends = row.lift_ends()
         if ends is not None and ends[1] < 0:
             untried = facts.control is not None and facts.control_row(row.attack) is None
             shown = facts.works(row.attack) or (untried and (row.batch_size, row.defense) in working)
