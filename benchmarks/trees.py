@@ -146,13 +146,14 @@ def measured(line: Line) -> dict[str, object]:
         return "" if row is None or row.mean is None else f"{row.mean:.4f}"
 
     assert score.mean is not None
+    ends = score.mean_ends()
     return {
         **dict(zip(KEY, line.key, strict=True)),
         "clients": line.clients,
         "attack": attack,
         "accuracy": f"{score.mean:.4f}",
-        "low": "" if score.low is None else f"{score.low:.4f}",
-        "high": "" if score.high is None else f"{score.high:.4f}",
+        "low": "" if ends is None else f"{ends[0]:.4f}",
+        "high": "" if ends is None else f"{ends[1]:.4f}",
         "random": share("random", "accuracy"),
         "own_marginals": share("own_marginals", "accuracy") if line.protocol == "histogram" else "",
         "whole": share(attack, "exact_match"),
