@@ -16,7 +16,7 @@ Shape, drawn, tried = (_BENCHMARK[name] for name in ("Shape", "drawn", "tried"))
     ("command", "shape", "status", "said"),
     [
         ("pooled", Shape(1_000, 1, 2), "0", "trials"),
-        ("split", Shape(300, 4, 0), "2", "0 have categories"),
+        ("split", Shape(300, 1, 0), "2", "0 have categories"),
         pytest.param("vertical", Shape(60, 2, 2), "0", "active party reads", marks=pytest.mark.slow),
     ],
 )

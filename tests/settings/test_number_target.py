@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -22,8 +24,10 @@ from seepage.models.split import for_loss
 from seepage.protocols.split import SplitLearning
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
-from seepage.tabular.schema import Continuous
-from seepage.wire.split import CutKnowledge
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
+from seepage.wire.split import Auxiliary, CutKnowledge
 from tests.audits import measured
 from tests.rows import number
 from tests.tables import pay_table
@@ -60,6 +64,35 @@ def test_cells_and_the_number_follow_from_bare_gradients() -> None:
     posterior = Posterior()(seen.view, known)
     assert float((posterior.cells == seen.cells).double().mean()) >= float(right.double().mean())
     assert float((posterior.labels - seen.labels).abs().max()) < TARGET.tolerance
+
+
+@pytest.mark.parametrize("digits", [0, 1, None])
+def test_values_that_the_target_can_have_and_other_exchanges_tell_cells_that_no_direction_tells(
+    digits: int | None,
+) -> None:
+    # The column only shifts the prediction, so that one length fits either value, each with a label of its own.
+    draw = np.random.default_rng(0)
+    labels = draw.uniform(0, 100, 300)
+    frame = pd.DataFrame({"side": draw.choice(["left", "right"], 300), "a": draw.normal(0, 1, 300)})
+    frame["pay"] = labels if digits is None else labels.round(digits)
+    side, a = Discrete(name="side", categories=("left", "right")), Continuous(name="a", low=-5, high=5, tolerance=0.3)
+    pay = Continuous(name="pay", low=0, high=100, tolerance=5.0, integer=digits == 0)
+    table = Table(Schema(columns=(side, a), target=pay), frame)
+    stages = [
+        SplitLearning(epochs=epochs, batch_size=30).train(deepfm(table.schema, ["side"], 0, hidden=(8,)), table, 1)
+        for epochs in (3, 2)
+    ]
+    protocol = SplitLearning(epochs=3, batch_size=30)
+    seen = protocol.observe_all([(stage, None) for stage in stages], table.rows(range(60)), 2)
+    held = Auxiliary(table.cells[60:160], table.labels[60:160])
+    known = CutKnowledge(table.schema, Statistics.of(table), protocol.known(), auxiliary=held)
+    assert bool((Posterior()(seen.view, known).cells == seen.cells).all())
+    alone = Posterior()(seen.view.exchanges[:1], known).cells == seen.cells
+    assert bool(alone.all()) == (digits is not None)
+    # A schema that wrongly promises whole numbers takes nothing away.
+    if digits is None:
+        wrong = Schema(columns=(side, a), target=pay.model_copy(update={"integer": True}))
+        assert bool((Posterior()(seen.view, replace(known, schema=wrong)).cells == seen.cells).all())
 
 
 @pytest.mark.parametrize("declared", [True, False])

@@ -140,12 +140,14 @@ def test_what_cannot_be_done_is_refused(settings: dict, said: str) -> None:
         SplitSpec.of(**settings)
 
 
-def test_private_columns_are_the_sensitive_ones_or_half_of_the_categories_unless_named() -> None:
+def test_private_columns_are_the_sensitive_ones_or_half_of_the_categories_or_numbers_unless_named() -> None:
     rows = telling(rows=20)
     categories = [column.name for column in rows.schema.columns if isinstance(column, Discrete)]
     assert default_private(rows) == tuple(categories[len(categories) // 2 :])
+    numbers = distinct(rows=20, continuous=3, discrete=0)
+    assert default_private(numbers) == numbers.schema.names[1:]
     with pytest.raises(BadInputError, match="0 have categories"):
-        default_private(distinct(rows=20, continuous=3, discrete=0))
+        default_private(distinct(rows=20, continuous=1, discrete=0))
 
 
 @pytest.mark.slow

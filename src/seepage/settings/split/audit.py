@@ -41,7 +41,7 @@ from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import Tables, check_guess, facts_of, of_some_rows, planned
 from seepage.sources import is_own
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
@@ -315,7 +315,7 @@ def default_private(data: Dataset) -> tuple[str, ...]:
     """Return the columns that the client holds where none are named: the sensitive ones with categories.
 
     Where the schema marks none, those of the last half of the columns with categories whose configurations are few
-    enough to be enumerated.
+    enough to be enumerated; without these the last of the sensitive numbers, or of all, at most two.
     """
     columns = data.schema.columns
     discrete = [column for column in columns if isinstance(column, Discrete)]
@@ -327,12 +327,16 @@ def default_private(data: Dataset) -> tuple[str, ...]:
                 configurations *= column.width
                 fitting.append(column.name)
         private = tuple(reversed(fitting))
+    if not private:
+        numbers = [column for column in columns if isinstance(column, Continuous)]
+        chosen = [column.name for column in numbers if column.sensitive] or [column.name for column in numbers]
+        private = tuple(chosen[-min(2, len(columns) - 1) :]) if len(columns) > 1 else ()
     if not private or len(private) == len(columns):
         raise BadInputError(
             f"of the {len(columns)} columns of {data.name!r}, {len(discrete)} have categories, {len(private)} of them "
             "fit to be the client's; split learning is audited for a client with columns of at most some thousand "
-            "combined categories beside a server with others: put numbers into a few bins in the table, such as ages "
-            "into decades, or audit vertical learning."
+            "combined categories, or with numbers, beside a server with others: add columns, merge rare categories in "
+            "the table, or audit vertical learning."
         )
     return private
 

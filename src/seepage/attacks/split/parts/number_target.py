@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.split.parts.messages import bound_of
 from seepage.attacks.split.parts.nearest import rounding
+from seepage.attacks.split.parts.nearest import spread as rounded
 from seepage.attacks.split.parts.prior import CellPrior, decided
 from seepage.attacks.split.parts.proof import FAR, proof_of
 from seepage.attacks.split.parts.space import Space, responder
 from seepage.errors import BadInputError
 from seepage.models.split import half_of, numbers_of
 from seepage.tabular.schema import Continuous
-from seepage.wire.split import CutGuess, CutKnowledge, CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
-_ROUNDING = 1e-5  # rounding of a gradient's entries as a standard deviation, in units of its norm
 _AT_ONCE = 2**21  # numbers in memory at once
 _LEAST = 1e-30
+_OUTPUT = 1e-6  # rounding of a prediction, in units of the loss
+_KNOWN, _DIGITS = 20, 6  # fewest known labels that tell the target's step, and most digits of it
+_CLOSE = 1.5  # step, in standard deviations of what messages tell of the label, below which it changes nothing
+_SURELY = 4.0  # deviations of noise by which a slope is below its limit where it is surely no limit
+_OFF = 8.0  # standard deviations beyond which a label is none of the target's values
 
 
 def number_target_guess(
@@ -30,10 +35,10 @@ def number_target_guess(
     """Return the guess of private cells and of a number as target, from gradients of squared errors, the newest first.
 
     A record's gradient is ``2 (f - y) df/dcut``, or without the 2 and at most ``delta`` for Huber's loss: its direction
-    tells of the private cells, and its length, given the cells, of the label, which has to be within the target's
-    bounds. With noise, what is left beside the direction is weighed under the noise, and ``f - y`` has a normal prior
-    whose spread is fitted on the messages. Where gradients are clipped, lengths up to the bound fit. Exchanges count as
-    though errors in them were independent.
+    tells of the private cells, and its length, given the cells, of the label: within the target's bounds, the same in
+    all exchanges, and a whole number (or one with as few decimals as all known labels) where the target has only such
+    values. With noise, what is left beside the direction is weighed under the noise, and ``f - y`` has a normal prior
+    whose spread is fitted on the messages. Where gradients are clipped, lengths up to the bound fit.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target
@@ -47,94 +52,228 @@ def number_target_guess(
     width = max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1) + first.cut.shape[1])
     chunk = max(1, min(space.size, _AT_ONCE // width))
     together = max(1, min(_AT_ONCE // (width * chunk), _AT_ONCE // space.size))
+    step = _step_of(knowledge)
     guesses = []
     for start in range(0, first.records, together):
         some = [view.of(slice(start, start + together)) for view in views]
-        total, labels, apart = _weighed(some, knowledge, space, chunk, observed)
+        weighed = _weighed(some, knowledge, space, chunk, observed, step)
+        if float((weighed.off.amin(1) > _OFF).double().mean()) > 0.5:
+            # The target has other values than was said.
+            weighed = _weighed(some, knowledge, space, chunk, observed, None)
         if prior is not None:
-            total = total + prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size))
-        guesses.append(_guess(some[0], knowledge, space, total, labels, apart, weigh))
+            weighed.total.add_(prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size)))
+        guesses.append(_guess(some[0], knowledge, space, weighed, weigh))
     guess = CutGuess.joined(guesses)
     return guess if weigh else replace(guess, proof=proof_of(first, knowledge, guess.cells))
 
 
+@dataclass(frozen=True)
+class _Weighed:
+    """What the messages of some records say of each combination of private cells.
+
+    Attributes:
+        total: log-likelihood, up to a constant a record.
+        labels: the label that follows, in units of the loss.
+        apart: distance of the newest message.
+        off: distance of the label from the nearest value that the target can have, in standard deviations.
+    """
+
+    total: Float[Tensor, "record place"]
+    labels: Float[Tensor, "record place"]
+    apart: Float[Tensor, "record place"]
+    off: Float[Tensor, "record place"]
+
+
 def _weighed(
-    views: Sequence[CutView], knowledge: CutKnowledge, space: Space, chunk: int, observed: bool
-) -> tuple[Float[Tensor, "record place"], Float[Tensor, "record place"], Float[Tensor, "record place"]]:
-    """Return log-likelihoods, labels in units of the loss, and distances of the newest message, by combination."""
-    totals, labels, aparts = [], [], []
-    defense, target = knowledge.defense, knowledge.schema.target
-    assert isinstance(target, Continuous)
-    # A label may lie within its tolerance of the bounds, up to rounding.
-    most = 1 + target.tolerance / half_of(target) + 1e-3
+    views: Sequence[CutView], knowledge: CutKnowledge, space: Space, chunk: int, observed: bool, step: float | None
+) -> _Weighed:
+    parts = []
     spread: list[float] = []
     for places in space.chunks(chunk):
         cells = space.cells(places).to(views[0].cut)
-        total = torch.zeros(views[0].records, len(places), dtype=torch.float64)
-        weighed, sizes = total.clone(), total.clone()
-        on_line = torch.zeros_like(total, dtype=torch.bool)
-        for number, view in enumerate(views):
-            respond = responder(view.model)
-            logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
-            outputs, directions = logits[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
-            if not observed:
-                labels.append(outputs)
-                aparts.append(torch.zeros_like(outputs))
-                break
-            received = view.own_gradient.cpu().double()
-            squares = directions.square().sum(-1).clamp(min=_LEAST)
-            slope = (directions * received[:, None]).sum(-1) / squares
-            noise = torch.zeros(view.records, 1, dtype=torch.float64)
-            if defense.clips:
-                norm = received.norm(dim=1)[:, None]
-                bound = norm if defense.own_norm else torch.full_like(norm, bound_of(defense, view.clip))
-                noise = defense.noise_multiplier * bound
-                slope = slope.clamp(-bound / squares.sqrt(), bound / squares.sqrt())
-            apart = (received[:, None] - slope[..., None] * directions).norm(dim=-1)
-            variance = noise.square() + (_ROUNDING * received.norm(dim=1))[:, None].square() + _LEAST
-            if len(spread) <= number:
-                # Mean square of the slope, without what noise adds to it.
-                spread.append(max(float((slope.square() - variance / squares).mean()), 1e-4))
-            along = spread[number] * squares + variance
-            total += -apart.square() / (2 * variance) - (slope.square() * squares / along + along.log()) / 2
-            shrunk = slope * (spread[number] * squares / along)
-            weight = squares / variance
-            # Only gradients as they are give the label away whole; half of a record's own norm is clipped off.
-            factor = 2.0 if defense.clips and defense.own_norm else 1.0
-            form = view.model.form
-            if form.loss == "huber":
-                factor *= 2.0
-                # Of an error on the straight line of the loss only a lower bound is known.
-                on_line |= slope.abs() >= form.delta * (1 - 1e-5)
-            weighed += weight * (outputs - factor * shrunk / 2)
-            sizes += weight
-            if number == 0:
-                aparts.append(apart)
         if observed:
-            label = weighed / sizes
-            total = total.masked_fill((label.abs() > most) & ~on_line, -torch.inf) if defense.bare else total
-            labels.append(torch.where(on_line, label.clamp(-1, 1), label))
-        totals.append(total)
-    total = torch.cat(totals, 1)
+            parts.append(_of_messages(views, cells, knowledge, spread, step))
+            continue
+        respond = responder(views[0].model)
+        outputs = respond.responses(respond.of_cut(views[0].cut).across(), respond.of_cells(cells))[0][..., 0]
+        outputs = outputs.cpu().double()
+        nothing = torch.zeros_like(outputs)
+        parts.append(_Weighed(nothing, outputs, nothing, nothing))
+    joined = _Weighed(*(torch.cat([getattr(part, field.name) for part in parts], 1) for field in fields(_Weighed)))
     # Where no combination fits, all are weighed as though labels had no bounds.
+    total = joined.total
     lost = total.isinf().all(1)
-    total[lost] = -torch.cat(aparts, 1)[lost]
-    return total, torch.cat(labels, 1), torch.cat(aparts, 1)
+    total[lost] = -joined.apart[lost]
+    return joined
+
+
+@dataclass(frozen=True)
+class _Slope:
+    """What one message of some records says of the label under each combination, all in units of the loss.
+
+    Attributes:
+        beside: log-likelihood of what lies beside the direction of the gradient.
+        outputs: prediction.
+        slope: slope of the loss times ``factor``, by the gradient's length.
+        limit: largest slope that is sent as it is.
+        precision: inverse variance of the slope.
+        free: whether the slope is surely no limit, so that the label follows.
+        spread: mean square of slopes.
+        factor: labels are ``outputs`` less this share of half the slope.
+    """
+
+    beside: Float[Tensor, "record place"]
+    outputs: Float[Tensor, "record place"]
+    slope: Float[Tensor, "record place"]
+    limit: Float[Tensor, "record place"]
+    precision: Float[Tensor, "record place"]
+    free: Bool[Tensor, "record place"]
+    spread: float
+    factor: float
+
+    @classmethod
+    def of(
+        cls, view: CutView, cells: Float[Tensor, "place private"], defense: KnownCut, spread: float | None
+    ) -> tuple[_Slope, Float[Tensor, "record place"]]:
+        """Return it with the distances from the gradient's direction; the spread is fitted where there is none yet."""
+        respond, form = responder(view.model), view.model.form
+        logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
+        outputs, directions = logits[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
+        received = view.own_gradient.cpu().double()
+        squares = directions.square().sum(-1).clamp(min=_LEAST)
+        slope = (directions * received[:, None]).sum(-1) / squares
+        limit = torch.full_like(slope, form.delta if form.loss == "huber" else torch.inf)
+        noise = torch.zeros(view.records, 1, dtype=torch.float64)
+        if defense.clips:
+            norm = received.norm(dim=1)[:, None]
+            bound = norm if defense.own_norm else torch.full_like(norm, bound_of(defense, view.clip))
+            noise = defense.noise_multiplier * bound
+            slope = slope.clamp(-bound / squares.sqrt(), bound / squares.sqrt())
+            limit = limit if defense.own_norm else torch.minimum(limit, bound / squares.sqrt())
+        apart = (received[:, None] - slope[..., None] * directions).norm(dim=-1)
+        variance = noise.square() + rounded(view).cpu().double()[:, None].square() + _LEAST
+        if spread is None:
+            # Mean square of the slope, without what noise adds to it.
+            spread = max(float((slope.square() - variance / squares).mean()), 1e-4)
+        # Half of a record's own norm is clipped off, and Huber's slope has no 2.
+        factor = (2.0 if defense.clips and defense.own_norm else 1.0) * (2.0 if form.loss == "huber" else 1.0)
+        free = slope.abs() < limit * (1 - 1e-5) - _SURELY * noise / squares.sqrt()
+        # Of predictions, too, the last digits are unknown.
+        precision = 1 / (variance / squares + (2 * _OUTPUT / factor) ** 2)
+        beside = (-apart.square() / variance - variance.log() - squares.log() - precision.log()) / 2
+        return cls(beside, outputs, slope, limit, precision, free, spread, factor), apart
+
+    @property
+    def label(self) -> Float[Tensor, "record place"]:
+        """The label that follows where the slope is no limit; else one that is too near the prediction."""
+        return self.outputs - self.factor * self.slope / 2
+
+    @property
+    def of_label(self) -> Float[Tensor, "record place"]:
+        """The precision of the label, about zero where it does not follow."""
+        return torch.where(self.free, self.precision * 4 / self.factor**2, _LEAST)
+
+    def left(self, label: Float[Tensor, "record place"]) -> Float[Tensor, "record place"]:
+        """Return the log-density of the slope, given the label."""
+        sent = torch.minimum(torch.maximum(2 / self.factor * (self.outputs - label), -self.limit), self.limit)
+        return (self.precision.log() - self.precision * (self.slope - sent).square()) / 2
+
+    @property
+    def alone(self) -> Float[Tensor, "record place"]:
+        """The log-density of the slope, whatever the label."""
+        along = self.spread + 1 / self.precision
+        return -(self.slope.square() / along + along.log()) / 2
+
+
+def _of_messages(
+    views: Sequence[CutView],
+    cells: Float[Tensor, "place private"],
+    knowledge: CutKnowledge,
+    spread: list[float],
+    step: float | None,
+) -> _Weighed:
+    """Weigh some combinations; ``spread`` has the mean square of each message's slope, from the first of them."""
+    defense, target = knowledge.defense, knowledge.schema.target
+    assert isinstance(target, Continuous)
+    messages, aparts = [], []
+    for number, view in enumerate(views):
+        message, apart = _Slope.of(view, cells, defense, spread[number] if number < len(spread) else None)
+        if number == len(spread):
+            spread.append(message.spread)
+        messages.append(message)
+        aparts.append(apart)
+    first = messages[0]
+    # The label is the same in all exchanges; before them it is normal around the newest prediction.
+    precisions = torch.stack([message.of_label for message in messages])
+    believed = 4 / first.factor**2 / first.spread
+    precision = precisions.sum(0) + believed
+    label = (precisions * torch.stack([message.label for message in messages])).sum(0) + believed * first.outputs
+    label = label / precision
+    known = torch.stack([message.free for message in messages]).any(0)
+    together = -(believed * (first.outputs - label).square() + precision.log()) / 2
+    together += sum(message.left(label) for message in messages)
+    off = torch.zeros_like(label)
+    if step is not None:
+        gained, off = _on_grid(label, precision, step, target)
+        together, off = together + gained, off.masked_fill(~known, 0.0)
+    total = torch.where(known, together, sum(message.alone for message in messages))
+    total += sum(message.beside for message in messages)
+    # Where all slopes are limits, labels are at least as far away from predictions.
+    weights = torch.stack([message.precision for message in messages])
+    shrunk = torch.stack(
+        [m.outputs - (m.outputs - m.label) * m.spread / (m.spread + 1 / m.precision) for m in messages]
+    )
+    limited = (weights * shrunk).sum(0) / weights.sum(0)
+    if defense.bare:
+        # A label may lie within its tolerance of the bounds, up to rounding.
+        most = 1 + target.tolerance / half_of(target) + 1e-3
+        total = total.masked_fill((label.abs() > most) & known, -torch.inf)
+        limited = limited.clamp(-1, 1)
+    return _Weighed(total, torch.where(known, label, limited), aparts[0], off)
+
+
+def _on_grid(
+    label: Float[Tensor, "record place"], precision: Float[Tensor, "record place"], step: float, target: Continuous
+) -> tuple[Float[Tensor, "record place"], Float[Tensor, "record place"]]:
+    """Return what is gained in log-likelihood where labels are multiples of a step, and how far off the nearest is."""
+    size = step / half_of(target)
+    # Zero in the target's unit, in units of the loss.
+    away = (label + (target.high + target.low) / 2 / half_of(target)) / size
+    distance = (away - away.round()) * size
+    near = (distance[..., None] + size * torch.arange(-3, 4, dtype=torch.float64)).square() * precision[..., None] / 2
+    gained = (size * (precision / (2 * torch.pi)).sqrt()).log() + torch.logsumexp(-near, -1)
+    # Values far closer than the messages tell weigh as though there were no grid.
+    return torch.where(size * precision.sqrt() > _CLOSE, gained, 0.0), distance.abs() * precision.sqrt()
+
+
+def _step_of(knowledge: CutKnowledge) -> float | None:
+    """Return a step of which the target's values are multiples, by the schema or known labels; None without one."""
+    target, known = knowledge.schema.target, knowledge.auxiliary
+    assert isinstance(target, Continuous)
+    if target.integer:
+        return 1.0
+    if known is None or len(known) < _KNOWN:
+        return None
+    for digits in range(_DIGITS + 1):
+        scaled = known.labels.double() * 10**digits
+        if bool(((scaled - scaled.round()).abs() <= 1e-9 * scaled.abs().clamp(min=1)).all()):
+            return 10.0**-digits
+    return None
 
 
 def _guess(
     view: CutView,
     knowledge: CutKnowledge,
     space: Space,
-    total: Float[Tensor, "record place"],
-    labels: Float[Tensor, "record place"],
-    apart: Float[Tensor, "record place"],
+    weighed: _Weighed,
     weigh: bool,
 ) -> CutGuess:
     model, target = view.model, knowledge.schema.target
     assert isinstance(target, Continuous)
     codes = space.codes(torch.arange(space.size))
-    possible = total.isfinite()
+    total, labels, apart = weighed.total, weighed.labels, weighed.apart
+    possible = total.isfinite() & (weighed.off <= _OFF)
+    possible[~possible.any(1)] = True
     if weigh:
         share = total.softmax(1)
         chances = tuple(
@@ -146,7 +285,7 @@ def _guess(
         return CutGuess(cells, _labels(target, expected), chances)
     nearest = apart.masked_fill(~possible, torch.inf)
     distance, place = nearest.min(1)
-    within = rounding(view.own_gradient).cpu().double()
+    within = rounding(view.own_gradient, view.model.form).cpu().double()
     fits = possible & (apart <= FAR * within[:, None])
     return CutGuess(
         model.unscaled(space.of_codes(codes[place]), model.private),
