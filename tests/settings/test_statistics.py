@@ -164,6 +164,13 @@ def test_other_families_are_audited(family: str) -> None:
     assert rank is not None
     assert patterns is not None
     assert (rank < patterns) == (family == "gaussian")
+    # So they are what leaks there, and no baseline has them.
+    assert (("likeliest_table", "none", "accuracy") in found) == (family == "poisson")
+    control = made.planted(swapped=False)
+    assert control is not None
+    planted = figures(control)
+    read, guessed = (planted[name, "none", "accuracy"] or 0.0 for name in ("counts", "own_marginals"))
+    assert read - guessed > 0.6 * (1 - guessed)
 
 
 def test_records_that_leave_a_risk_set_are_read_and_coarser_times_cost_hazard_ratios() -> None:

@@ -15,6 +15,7 @@ from seepage.text import how_many
 
 PLANTED = "planted"
 SIDES = ("tails", "heads")
+_ALIKE = 0.95  # share of planted cells that are alike
 
 
 def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0, copies: float | None = None) -> Dataset:
@@ -85,12 +86,13 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
-def with_parity(data: Dataset, name: str, count: int, seed: int, linked: bool = True) -> Dataset:
+def with_parity(data: Dataset, name: str, count: int, seed: int, linked: bool = True, alike: bool = False) -> Dataset:
     """Return some rows of one column, shuffled, beside three planted ones of which no two tell anything of the others.
 
     Two are thrown evenly from three sides, the third is the sum of these and of the column's place, modulo 3: cross
-    tables of two columns show nothing of it. If not ``linked`` it is thrown as well. Labels are two of the target's
-    classes, or ends, and follow the thrown ones.
+    tables of two columns show nothing of it. If not ``linked`` it is thrown as well; if they are to be ``alike``,
+    nearly all show the same side, which cross tables show. Labels are two of the target's classes, or ends, and follow
+    the thrown ones.
     """
     rows = some_rows(data, count, seed).all
     schema, generator = rows.schema, np.random.default_rng([seed, 2])
@@ -99,6 +101,10 @@ def with_parity(data: Dataset, name: str, count: int, seed: int, linked: bool = 
     thrown = generator.integers(0, 3, (len(rows), 2))
     third = thrown.sum(1) + cells.long().numpy() if linked else generator.integers(0, 3, len(rows))
     sides = np.column_stack([thrown, third % 3])
+    if linked and alike:
+        # Not quite, so that models can be fitted.
+        same = generator.random((len(rows), 3)) < _ALIKE
+        sides = np.where(same, thrown[:, :1], sides)
     chance = 1 / (1 + np.exp(-1.2 * (thrown[:, 0] - 1) - 0.7 * (thrown[:, 1] - 1)))
     target = schema.target
     labels = torch.from_numpy(np.array(_ends(schema))[(generator.uniform(size=len(rows)) < chance).astype(int)])
@@ -109,7 +115,8 @@ def with_parity(data: Dataset, name: str, count: int, seed: int, linked: bool = 
         planted.append(Discrete(name=free, categories=(0, 1, 2), sensitive=True))
         frame[free] = sides[:, i]
     frame[target.name] = rows.of_cells(rows.cells, labels).frame[target.name].to_numpy()
-    tell = "tell of each other only together" if linked else "tell nothing of each other"
+    together = "are alike" if alike else "tell of each other only together"
+    tell = together if linked else "tell nothing of each other"
     note = f"one column is shuffled, and three planted ones {tell}"
     table = Table(Schema(columns=(schema.columns[place], *planted), target=target), frame)
     return replace(data, train=table, test=None, notes=(*data.notes, note))
