@@ -12,6 +12,7 @@ import torch
 from seepage.attacks.trees.cells import LEFT, Solved, solve
 from seepage.attacks.trees.likely import likely_paths
 from seepage.attacks.trees.paths import Path, paths_of_bin
+from seepage.attacks.trees.patterns import read_patterns
 from seepage.attacks.trees.proving import proof_of
 from seepage.registry import attacks
 from seepage.wire.sums import Sent, values_of, whole_counts
@@ -32,9 +33,10 @@ class Anchor:
 
     In a column with many values a bin holds few records, and its sums tell, split by split, which of them went where:
     see ``paths``. How many records of each path lie in a bin of another column solves linear equations in whole
-    numbers, see ``cells``. Under noise the likeliest paths are taken, see ``likely``, or the records of a bin together
-    where noise hides how many they are, and the equations are solved by least squares with a penalty of the noise's
-    size. What is proved is for ``seepage.kernel`` to say.
+    numbers, see ``cells``. Where no bin holds few records, as in tables of categories or with few bins, the numbers of
+    records of each pattern of values solve such equations, see ``patterns``. Under noise the likeliest paths are taken,
+    see ``likely``, or the records of a bin together where noise hides how many they are, and the equations are solved
+    by least squares with a penalty of the noise's size. What is proved is for ``seepage.kernel`` to say.
     """
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
@@ -48,7 +50,7 @@ class Anchor:
             labels=labels,
             proofs=tuple(proof_of(message, knowledge, view.clients, solution) for message, solution in pairs),
             regime=tuple(
-                f"paths of {int(label.isfinite().sum()):,} of {len(label):,} records were {how}" for label in labels
+                f"paths of {solution.read:,} of {len(solution.labels):,} records were {how}" for solution in solutions
             ),
         )
 
@@ -67,6 +69,10 @@ class Anchor:
                 break
             further, _ = self._paths(sent, column, knowledge, _FEW_IN_A_BIN)
             paths = merged(paths, further)
+        if len(paths) < wanted and not knowledge.noise:
+            together = read_patterns(sent, values, knowledge.schema, wanted, seed)
+            if together is not None:
+                return together
         # Where most are known, with some from other columns, the rest is what these leave of every node; else the
         # records of each bin are alike.
         if len(paths) > wanted:

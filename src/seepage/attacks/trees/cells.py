@@ -82,6 +82,7 @@ class Solved:
     labels: Float[np.ndarray, " record"]  # NaN where a record's path was not read
     # What each record is known to have reached in each tree; None where not all paths were read.
     nodes: Int[np.ndarray, "record tree"] | None
+    read: int  # number of records whose paths, or cells in all columns, were read
 
 
 def solve(
@@ -106,7 +107,7 @@ def solve(
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
     nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None
-    return Solved(cells, labels, nodes)
+    return Solved(cells, labels, nodes, len(paths))
 
 
 class _Equations:

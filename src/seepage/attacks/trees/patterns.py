@@ -1,0 +1,196 @@
+"""Records from all sums at once, where no bin holds few of them: how many have each pattern of values.
+
+Which leaves a record reaches, and with them its derivatives in every tree, follow from its cells in the columns of the
+splits and from its label. So every sum is linear in the numbers of records of each pattern, whatever a bin holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int
+from scipy.optimize import nnls
+
+from seepage.attacks.trees.cells import Solved, solve
+from seepage.attacks.trees.paths import Path
+from seepage.tabular.schema import Schema
+from seepage.wire.sums import Sent, Values
+
+# Patterns that are followed column by column, and patterns with labels that are solved for.
+_FOLLOWED, _MOST = 100_000, 10_000
+_PRUNING = 50  # trees whose empty bins exclude patterns
+_EMPTY = 1e-5  # sum of second derivatives below which a bin has no record
+_OFF = 1e-2  # distance from the sums up to which whole numbers have them
+_EQUATIONS = 5  # random combinations of sums for each record, at most twice as many as there are unknowns
+
+
+def read_patterns(sent: Sent, values: Sequence[Values], schema: Schema, records: int, seed: int) -> Solved | None:
+    """Return all records where whole numbers of patterns have all sums; None where none were found.
+
+    Source: our own. Patterns that an empty bin of a node on their way excludes are left out. Least squares without
+    negatives (Lawson and Hanson 1974), on random combinations of the sums, gives the numbers of the others. Columns
+    without a split follow from the paths, as in ``cells``. By the seed, what is open there is dealt out.
+    """
+    return _Patterns(sent, values, schema).read(records, seed)
+
+
+class _Patterns:
+    """A message and its values, with the columns whose cells tell where a record goes."""
+
+    def __init__(self, sent: Sent, values: Sequence[Values], schema: Schema) -> None:
+        self.sent, self.values, self.schema = sent, values, schema
+        widths = [block.stop - block.start for block in schema.blocks]
+        self.column_of = np.repeat(np.arange(len(values)), widths)
+        weights = np.zeros(len(values))
+        for tree in sent.forest.trees:
+            inner = tree.left >= 0
+            np.add.at(weights, self.column_of[tree.column[inner]], 0.5 ** tree.depth[inner])
+        # A regression's targets are open, so that no path's derivatives follow: all columns are read at once.
+        columns = np.argsort(-weights, kind="stable")
+        self.columns = columns if sent.forest.labels is None else columns[weights[columns] > 0]
+
+    def read(self, records: int, seed: int) -> Solved | None:
+        """Return the records."""
+        forest = self.sent.forest
+        labels = forest.labels or 1
+        places = self._possible()
+        if places is None or not len(places) or not len(self.columns) or len(places) * labels > _MOST:
+            return None
+        matrix, sums, nodes, derivatives = self._equations(places, records, np.random.default_rng([seed, 3]))
+        try:
+            numbers, _ = nnls(matrix, sums)
+        except RuntimeError:
+            return None
+        whole = np.rint(numbers).astype(np.int64)
+        if int(whole.sum()) != records or np.abs(matrix @ whole - sums).max() > _OFF:
+            return None
+        which = np.repeat(np.arange(len(whole)), whole)
+        own, classes = places[which % len(places)], which // len(places)
+        first = self.columns[0]
+        if forest.labels is None:
+            guess = Solved(np.empty((records, len(self.values))), np.full(records, np.nan), None, records)
+        else:
+            paths = [
+                Path(float(classes[i]), nodes[k % len(places)], derivatives[k], int(number), alone=False)
+                for i, (k, number) in enumerate(zip(which, self.values[first].bins[own[:, first]], strict=True))
+            ]
+            guess = solve(self.sent, paths, {}, self.values, seed)
+        for column in self.columns:
+            guess.cells[:, column] = self.values[column].cells[own[:, column]]
+        return guess
+
+    def _rows(self, places: Int[np.ndarray, "pattern column"]) -> Float32[np.ndarray, "pattern encoded"]:
+        """Return encoded rows of patterns; columns without splits hold anything."""
+        rows = np.zeros((len(places), self.sent.cuts.columns), dtype=np.float32)
+        for i in self.columns:
+            value, block = self.values[i], self.schema.blocks[i]
+            if block.stop - block.start > 1:
+                encoded = np.searchsorted(self.sent.cuts.start, value.bins, side="right") - 1
+                rows[np.arange(len(rows)), encoded[places[:, i]]] = 1
+                continue
+            below = np.float32(-np.inf)
+            ends = [self.sent.cuts.interval(int(number)) for number in value.bins]
+            inside = [low if np.isfinite(low) else np.nextafter(np.float32(high), below) for low, high in ends]
+            rows[:, block.start] = np.array(inside, dtype=np.float32)[places[:, i]]
+        return rows
+
+    def _bins(self, places: Int[np.ndarray, "pattern column"]) -> Int[np.ndarray, "pattern some"]:
+        return np.stack([self.values[c].bins[places[:, c]] for c in self.columns], axis=1)
+
+    def _possible(self) -> Int[np.ndarray, "pattern column"] | None:
+        """Return the patterns that no empty bin of a node on their way excludes; None where they are too many."""
+        places = np.zeros((1, len(self.values)), dtype=np.int64)
+        known = np.zeros(len(self.values), dtype=bool)
+        for number, column in enumerate(self.columns):
+            there = np.flatnonzero(self.sent.counts[self.values[column].bins] > 0.5)
+            if len(places) * len(there) > _FOLLOWED:
+                return None
+            places = np.repeat(places, len(there), axis=0)
+            places[:, column] = np.tile(there, len(places) // max(len(there), 1))
+            known[column] = True
+            rows, bins = self._rows(places), self._bins(places)[:, : number + 1]
+            for t in range(min(_PRUNING, len(self.sent.forest.trees))):
+                some = self._filled(rows, bins, known, t)
+                places, rows, bins = places[some], rows[some], bins[some]
+        return places
+
+    def _filled(
+        self,
+        rows: Float32[np.ndarray, "pattern encoded"],
+        bins: Int[np.ndarray, "pattern some"],
+        known: Bool[np.ndarray, " column"],
+        t: int,
+    ) -> Bool[np.ndarray, " pattern"]:
+        """Return the patterns whose known cells lie in bins with records in all nodes that a tree leads them to."""
+        tree = self.sent.forest.trees[t]
+        filled = self.sent.message.sums[t][:, :, 1] > _EMPTY
+        place = np.full(tree.nodes, -1)
+        place[self.sent.message.nodes[t]] = np.arange(len(self.sent.message.nodes[t]))
+        node = np.zeros(len(rows), dtype=np.int64)
+        possible = np.ones(len(rows), dtype=bool)
+        going = np.arange(len(rows))
+        while len(going):
+            fits = filled[place[node[going]][:, None], bins[going]].all(1)
+            possible[going] = fits
+            going = going[fits]
+            at = node[going]
+            child = np.where(rows[going, tree.column[at]] < tree.condition[at], tree.left[at], tree.right[at])
+            goes = (tree.left[at] >= 0) & known[self.column_of[tree.column[at]]]
+            goes &= place[np.maximum(child, 0)] >= 0
+            going = going[goes]
+            node[going] = child[goes]
+        return possible
+
+    def _equations(
+        self, places: Int[np.ndarray, "pattern column"], records: int, generator: np.random.Generator
+    ) -> tuple[
+        Float[np.ndarray, "equation unknown"],
+        Float[np.ndarray, " equation"],
+        Int[np.ndarray, "pattern tree"],
+        Float[np.ndarray, "unknown tree 2"],
+    ]:
+        """Return combinations of the sums of finest nodes, equations in the numbers of each label and pattern.
+
+        Beside them are the leaves of each pattern, and the derivatives of each label and pattern.
+        """
+        forest, message = self.sent.forest, self.sent.message
+        labels, trees = forest.labels or 1, len(forest.trees)
+        rows, bins = self._rows(places), np.tile(self._bins(places), (labels, 1))
+        every = np.unique(np.concatenate([self.values[c].bins for c in self.columns]))
+        unknowns = len(places) * labels
+        equations = min(2 * unknowns, _EQUATIONS * records) + _EQUATIONS
+        matrix, sums = np.zeros((equations, unknowns)), np.zeros(equations)
+        nodes, shown = np.empty((len(places), trees), dtype=np.int64), np.empty((unknowns, trees, 2))
+        margins = np.tile(forest.intercept, (len(places), 1))
+        classes = np.repeat(np.arange(labels), len(places))
+        for round_number in range(len(forest.rounds)):
+            derivatives = forest.gradients(np.tile(margins, (labels, 1)), classes).astype(np.float64)
+            for t in forest.of_round(round_number):
+                tree = forest.trees[t]
+                nodes[:, t], shown[:, t] = tree.leaf_of(rows), derivatives[:, tree.output]
+                finest = self._finest(t)
+                at = np.tile(finest[nodes[:, t]], labels)
+                size = len(message.nodes[t]), self.sent.cuts.bins
+                sums_here = np.ix_(np.unique(finest[tree.leaves]), every)
+                # A regression's first derivatives hold targets; its second ones are counts.
+                for kind in (1,) if forest.labels is None else (0, 1):
+                    equation, sign = generator.integers(0, equations, size), generator.choice([-1.0, 1.0], size)
+                    for column in range(bins.shape[1]):
+                        here = at, bins[:, column]
+                        matrix[equation[here], np.arange(unknowns)] += sign[here] * shown[:, t, kind]
+                    received = message.sums[t][:, :, kind]
+                    np.add.at(sums, equation[sums_here], sign[sums_here] * received[sums_here])
+                margins[:, tree.output] += tree.condition[nodes[:, t]]
+        return matrix, sums, nodes, shown
+
+    def _finest(self, t: int) -> Int[np.ndarray, " node"]:
+        """Return, for each node of a tree, the place of the sums of the deepest node at or above it."""
+        tree = self.sent.forest.trees[t]
+        place = np.zeros(tree.nodes, dtype=np.int64)
+        for node in range(tree.nodes):
+            place[node] = self.sent.place[t].get(node, int(place[node]))
+            for child in (tree.left[node], tree.right[node]):
+                if child >= 0:
+                    place[child] = place[node]
+        return place
