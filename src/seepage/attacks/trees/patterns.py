@@ -157,7 +157,7 @@ class _Patterns:
         forest, message = self.sent.forest, self.sent.message
         labels, trees = forest.labels or 1, len(forest.trees)
         rows, bins = self._rows(places), np.tile(self._bins(places), (labels, 1))
-        every = np.unique(np.concatenate([self.values[c].bins for c in self.columns]))
+        numbers = np.unique(np.concatenate([self.values[c].bins for c in self.columns]))
         unknowns = len(places) * labels
         equations = min(2 * unknowns, _EQUATIONS * records) + _EQUATIONS
         matrix, sums = np.zeros((equations, unknowns)), np.zeros(equations)
@@ -172,7 +172,7 @@ class _Patterns:
                 finest = self._finest(t)
                 at = np.tile(finest[nodes[:, t]], labels)
                 size = len(message.nodes[t]), self.sent.cuts.bins
-                sums_here = np.ix_(np.unique(finest[tree.leaves]), every)
+                sums_here = np.ix_(np.unique(finest[tree.leaves]), numbers)
                 # A regression's first derivatives hold targets; its second ones are counts.
                 for kind in (1,) if forest.labels is None else (0, 1):
                     equation, sign = generator.integers(0, equations, size), generator.choice([-1.0, 1.0], size)
