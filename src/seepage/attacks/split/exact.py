@@ -104,7 +104,10 @@ class Exact:
         """Return the guess; ``seeds`` are those of the descent's starts."""
         check_gradient(view)
         space = Space.of(view.model, knowledge, self.bins)
-        received, [view] = view, in_form([view], knowledge, space)
+        # Of a number as target, other exchanges of the same records tell what one leaves open.
+        several = isinstance(knowledge.schema.target, Continuous)
+        received, views = view, in_form(list(view.exchanges) if several else [view], knowledge, space)
+        view = views[0]
         received = replace(received, model=view.model)
         gradient = (view.own_gradient if self.undo_mean else view.gradient) * self.scale
         if isinstance(knowledge.schema.target, Continuous):
@@ -114,7 +117,7 @@ class Exact:
                     f"for classes, but the target {knowledge.schema.target.name!r} is a number; leave them out."
                 )
             check_enumerable(space, self.most)
-            return number_target_guess([view], knowledge, space, weigh=False)
+            return number_target_guess(views, knowledge, space, weigh=False)
         respond = responder(view.model, self.closed_form)
         if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
             if self.search == "exhaustive":

@@ -244,9 +244,12 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         if not attacks:
             return None
         planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), 1, self.spec.seed)
+        # Where the target is a number, one gradient fits either side of the coin, each with a label of its own.
+        number = isinstance(self.data.schema.target, Continuous)
         changed = {
             **{"private_columns": (planted.schema.names[-1],), "protocol": "split", "attacks": attacks},
-            **{"epochs": 2, "attacked_records": 100, "stale": 0, "final": 0, "exposures": 1},
+            **{"epochs": 3 if number else 2, "exposures": 3 if number else 1},
+            **{"attacked_records": 100, "stale": 0, "final": 0},
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
         why = (

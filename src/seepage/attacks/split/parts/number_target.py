@@ -26,6 +26,7 @@ _OUTPUT = 1e-6  # rounding of a prediction, in units of the loss
 _KNOWN, _DIGITS = 20, 6  # fewest known labels that tell the target's step, and most digits of it
 _CLOSE = 1.5  # step, in standard deviations of what messages tell of the label, below which it changes nothing
 _SURELY = 4.0  # deviations of noise by which a slope is below its limit where it is surely no limit
+_UNLIKELY = 50.0  # log-likelihood below the best one, from which on messages as they are exclude a combination
 _OFF = 8.0  # standard deviations beyond which a label is none of the target's values
 
 
@@ -52,7 +53,8 @@ def number_target_guess(
     width = max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1) + first.cut.shape[1])
     chunk = max(1, min(space.size, _AT_ONCE // width))
     together = max(1, min(_AT_ONCE // (width * chunk), _AT_ONCE // space.size))
-    step = _step_of(knowledge)
+    # The median of a bin is not the cell itself, so that its label is no value of the target either.
+    step = None if space.binned else _step_of(knowledge)
     guesses = []
     for start in range(0, first.records, together):
         some = [view.of(slice(start, start + together)) for view in views]
@@ -273,6 +275,8 @@ def _guess(
     codes = space.codes(torch.arange(space.size))
     total, labels, apart = weighed.total, weighed.labels, weighed.apart
     possible = total.isfinite() & (weighed.off <= _OFF)
+    if knowledge.defense.bare:
+        possible &= total >= total.amax(1, keepdim=True) - _UNLIKELY
     possible[~possible.any(1)] = True
     if weigh:
         share = total.softmax(1)
