@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 from scipy.optimize import nnls
 
-from seepage.attacks.trees.cells import Solved, solve
+from seepage.attacks.trees.cells import LEFT, Solved, solve
 from seepage.attacks.trees.paths import Path
 from seepage.tabular.schema import Schema
 from seepage.wire.sums import Sent, Values
 
 # Patterns that are followed column by column, and patterns with labels that are solved for.
-_FOLLOWED, _MOST = 100_000, 10_000
+_FOLLOWED, _MOST = 250_000, 8_000
 _PRUNING = 50  # trees whose empty bins exclude patterns
 _EMPTY = 1e-5  # sum of second derivatives below which a bin has no record
 _OFF = 1e-2  # distance from the sums up to which whole numbers have them
@@ -36,7 +36,14 @@ def read_patterns(sent: Sent, values: Sequence[Values], schema: Schema, records:
 
 
 class _Patterns:
-    """A message and its values, with the columns whose cells tell where a record goes."""
+    """A message with the columns whose cells tell where a record goes, their values in groups that no split separates.
+
+    Attributes:
+        columns: the columns, those that the first splits use first.
+        members: for each of them, the values of each group.
+        first: number of the first group of each of them, over all.
+        sums: sums of each group, for each tree.
+    """
 
     def __init__(self, sent: Sent, values: Sequence[Values], schema: Schema) -> None:
         self.sent, self.values, self.schema = sent, values, schema
@@ -46,9 +53,39 @@ class _Patterns:
         for tree in sent.forest.trees:
             inner = tree.left >= 0
             np.add.at(weights, self.column_of[tree.column[inner]], 0.5 ** tree.depth[inner])
-        # A regression's targets are open, so that no path's derivatives follow: all columns are read at once.
+        # A regression's targets are open, so that no path's derivatives follow: all cells are read at once.
         columns = np.argsort(-weights, kind="stable")
         self.columns = columns if sent.forest.labels is None else columns[weights[columns] > 0]
+        self.members = [self._groups(column) for column in self.columns]
+        self.first = np.cumsum([0, *map(len, self.members)])
+        group = np.full(sent.cuts.bins, -1)
+        for column, first, members in zip(self.columns, self.first, self.members, strict=False):
+            for i, some in enumerate(members):
+                group[values[column].bins[some]] = first + i
+        used = np.flatnonzero(group >= 0)
+        self.sums = []
+        for sums in sent.message.sums:
+            together = np.zeros((int(self.first[-1]), len(sums), 2))
+            np.add.at(together, group[used], sums[:, used].swapaxes(0, 1))
+            self.sums.append(together.swapaxes(0, 1))
+
+    def _groups(self, column: int) -> list[Int[np.ndarray, " value"]]:
+        """Return the values of a column that some record has, in groups that no split tells apart."""
+        value, block = self.values[column], self.schema.blocks[column]
+        there = np.flatnonzero(self.sent.counts[value.bins] > 0.5)
+        if self.sent.forest.labels is None:
+            return [there[[i]] for i in range(len(there))]
+        splits: dict[int, set[float]] = {}
+        for tree in self.sent.forest.trees:
+            for node in np.flatnonzero(tree.left >= 0):
+                splits.setdefault(int(tree.column[node]), set()).add(float(tree.condition[node]))
+        if block.stop - block.start > 1:
+            encoded = np.searchsorted(self.sent.cuts.start, value.bins, side="right") - 1
+            keys = [int(number) if int(number) in splits else -1 for number in encoded[there]]
+        else:
+            lows = [self.sent.cuts.interval(int(number))[0] for number in value.bins[there]]
+            keys = np.searchsorted(np.sort(list(splits.get(block.start, ()))), lows, side="right").tolist()
+        return [there[np.array(keys) == key] for key in dict.fromkeys(keys)]
 
     def read(self, records: int, seed: int) -> Solved | None:
         """Return the records."""
@@ -67,71 +104,68 @@ class _Patterns:
             return None
         which = np.repeat(np.arange(len(whole)), whole)
         own, classes = places[which % len(places)], which // len(places)
-        first = self.columns[0]
         if forest.labels is None:
             guess = Solved(np.empty((records, len(self.values))), np.full(records, np.nan), None, records)
         else:
             paths = [
-                Path(float(classes[i]), nodes[k % len(places)], derivatives[k], int(number), alone=False)
-                for i, (k, number) in enumerate(zip(which, self.values[first].bins[own[:, first]], strict=True))
+                Path(float(label), nodes[k % len(places)], derivatives[k], LEFT, alone=False)
+                for k, label in zip(which, classes, strict=True)
             ]
             guess = solve(self.sent, paths, {}, self.values, seed)
-        for column in self.columns:
-            guess.cells[:, column] = self.values[column].cells[own[:, column]]
+        for i, (column, members) in enumerate(zip(self.columns, self.members, strict=True)):
+            single = np.array([some[0] if len(some) == 1 else -1 for some in members])[own[:, i]]
+            guess.cells[single >= 0, column] = self.values[column].cells[single[single >= 0]]
         return guess
 
-    def _rows(self, places: Int[np.ndarray, "pattern column"]) -> Float32[np.ndarray, "pattern encoded"]:
-        """Return encoded rows of patterns; columns without splits hold anything."""
+    def _rows(self, places: Int[np.ndarray, "pattern some"]) -> Float32[np.ndarray, "pattern encoded"]:
+        """Return encoded rows of patterns of the first columns; others hold anything."""
         rows = np.zeros((len(places), self.sent.cuts.columns), dtype=np.float32)
-        for i in self.columns:
-            value, block = self.values[i], self.schema.blocks[i]
+        for i in range(places.shape[1]):
+            value, block = self.values[self.columns[i]], self.schema.blocks[self.columns[i]]
+            shown = value.bins[[some[0] for some in self.members[i]]]
             if block.stop - block.start > 1:
-                encoded = np.searchsorted(self.sent.cuts.start, value.bins, side="right") - 1
+                encoded = np.searchsorted(self.sent.cuts.start, shown, side="right") - 1
                 rows[np.arange(len(rows)), encoded[places[:, i]]] = 1
                 continue
             below = np.float32(-np.inf)
-            ends = [self.sent.cuts.interval(int(number)) for number in value.bins]
+            ends = [self.sent.cuts.interval(int(number)) for number in shown]
             inside = [low if np.isfinite(low) else np.nextafter(np.float32(high), below) for low, high in ends]
             rows[:, block.start] = np.array(inside, dtype=np.float32)[places[:, i]]
         return rows
 
-    def _bins(self, places: Int[np.ndarray, "pattern column"]) -> Int[np.ndarray, "pattern some"]:
-        return np.stack([self.values[c].bins[places[:, c]] for c in self.columns], axis=1)
-
-    def _possible(self) -> Int[np.ndarray, "pattern column"] | None:
-        """Return the patterns that no empty bin of a node on their way excludes; None where they are too many."""
-        places = np.zeros((1, len(self.values)), dtype=np.int64)
+    def _possible(self) -> Int[np.ndarray, "pattern some"] | None:
+        """Return the patterns that no empty group of a node on their way excludes; None where they are too many."""
+        places = np.zeros((1, 0), dtype=np.int64)
         known = np.zeros(len(self.values), dtype=bool)
-        for number, column in enumerate(self.columns):
-            there = np.flatnonzero(self.sent.counts[self.values[column].bins] > 0.5)
-            if len(places) * len(there) > _FOLLOWED:
+        for column, members in zip(self.columns, self.members, strict=True):
+            if len(places) * len(members) > _FOLLOWED:
                 return None
-            places = np.repeat(places, len(there), axis=0)
-            places[:, column] = np.tile(there, len(places) // max(len(there), 1))
+            added = np.tile(np.arange(len(members)), len(places))
+            places = np.concatenate([np.repeat(places, len(members), axis=0), added[:, None]], axis=1)
             known[column] = True
-            rows, bins = self._rows(places), self._bins(places)[:, : number + 1]
+            rows = self._rows(places)
             for t in range(min(_PRUNING, len(self.sent.forest.trees))):
-                some = self._filled(rows, bins, known, t)
-                places, rows, bins = places[some], rows[some], bins[some]
+                some = self._filled(rows, places + self.first[: places.shape[1]], known, t)
+                places, rows = places[some], rows[some]
         return places
 
     def _filled(
         self,
         rows: Float32[np.ndarray, "pattern encoded"],
-        bins: Int[np.ndarray, "pattern some"],
+        groups: Int[np.ndarray, "pattern some"],
         known: Bool[np.ndarray, " column"],
         t: int,
     ) -> Bool[np.ndarray, " pattern"]:
-        """Return the patterns whose known cells lie in bins with records in all nodes that a tree leads them to."""
+        """Return the patterns whose known cells lie in groups with records in all nodes that a tree leads them to."""
         tree = self.sent.forest.trees[t]
-        filled = self.sent.message.sums[t][:, :, 1] > _EMPTY
+        filled = self.sums[t][:, :, 1] > _EMPTY
         place = np.full(tree.nodes, -1)
         place[self.sent.message.nodes[t]] = np.arange(len(self.sent.message.nodes[t]))
         node = np.zeros(len(rows), dtype=np.int64)
         possible = np.ones(len(rows), dtype=bool)
         going = np.arange(len(rows))
         while len(going):
-            fits = filled[place[node[going]][:, None], bins[going]].all(1)
+            fits = filled[place[node[going]][:, None], groups[going]].all(1)
             possible[going] = fits
             going = going[fits]
             at = node[going]
@@ -143,7 +177,7 @@ class _Patterns:
         return possible
 
     def _equations(
-        self, places: Int[np.ndarray, "pattern column"], records: int, generator: np.random.Generator
+        self, places: Int[np.ndarray, "pattern some"], records: int, generator: np.random.Generator
     ) -> tuple[
         Float[np.ndarray, "equation unknown"],
         Float[np.ndarray, " equation"],
@@ -156,8 +190,7 @@ class _Patterns:
         """
         forest, message = self.sent.forest, self.sent.message
         labels, trees = forest.labels or 1, len(forest.trees)
-        rows, bins = self._rows(places), np.tile(self._bins(places), (labels, 1))
-        numbers = np.unique(np.concatenate([self.values[c].bins for c in self.columns]))
+        rows, groups = self._rows(places), np.tile(places + self.first[:-1], (labels, 1))
         unknowns = len(places) * labels
         equations = min(2 * unknowns, _EQUATIONS * records) + _EQUATIONS
         matrix, sums = np.zeros((equations, unknowns)), np.zeros(equations)
@@ -171,16 +204,14 @@ class _Patterns:
                 nodes[:, t], shown[:, t] = tree.leaf_of(rows), derivatives[:, tree.output]
                 finest = self._finest(t)
                 at = np.tile(finest[nodes[:, t]], labels)
-                size = len(message.nodes[t]), self.sent.cuts.bins
-                sums_here = np.ix_(np.unique(finest[tree.leaves]), numbers)
+                size = len(message.nodes[t]), int(self.first[-1])
+                here = np.unique(finest[tree.leaves])
                 # A regression's first derivatives hold targets; its second ones are counts.
                 for kind in (1,) if forest.labels is None else (0, 1):
                     equation, sign = generator.integers(0, equations, size), generator.choice([-1.0, 1.0], size)
-                    for column in range(bins.shape[1]):
-                        here = at, bins[:, column]
-                        matrix[equation[here], np.arange(unknowns)] += sign[here] * shown[:, t, kind]
-                    received = message.sums[t][:, :, kind]
-                    np.add.at(sums, equation[sums_here], sign[sums_here] * received[sums_here])
+                    for group in groups.T:
+                        matrix[equation[at, group], np.arange(unknowns)] += sign[at, group] * shown[:, t, kind]
+                    np.add.at(sums, equation[here], sign[here] * self.sums[t][here, :, kind])
                 margins[:, tree.output] += tree.condition[nodes[:, t]]
         return matrix, sums, nodes, shown
 
