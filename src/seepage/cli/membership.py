@@ -21,6 +21,7 @@ from seepage.assessment.training_membership import (
 )
 from seepage.cli.app import app
 from seepage.cli.correlate import OF_TABLES
+from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
@@ -128,7 +129,9 @@ def membership(
     sizes = MembershipTest(rows, shadows, repetitions)
     measured = measure_training_membership(dataset, recipe, sizes, seed)
     console = make_console()
-    title = f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models"
+    title = (
+        f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models [95% interval]"
+    )
     heads = ("attack or baseline", "sees", *figures(*_HEADS.values(), f"{_HEADS['membership_auc']} of the control"))
     console.print(make_table(title, heads, [[Text(cell) for cell in line] for line in _lines(measured)]))
     console.print(Text(_summary(measured)))
@@ -137,6 +140,7 @@ def membership(
         content = {"recipe": described, "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
         text = printable_json({**content, "figures": [asdict(figure) for figure in measured]}, allow_nan=False)
         write_whole(out, text + "\n", private=spec.data is not None)
+        console.print(Text(f"Figures: {shown_path(out)}"))
 
 
 def _lines(measured: Sequence[MembershipFigure]) -> list[list[str]]:
