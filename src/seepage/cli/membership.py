@@ -27,7 +27,7 @@ from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
 from seepage.protocols.trees import Boosting, objective_of
-from seepage.report.terminal import figures, make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table, show_inferred
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.units import load_rows
@@ -109,7 +109,9 @@ def membership(
     if len(names) > 1:
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    dataset, _ = load_rows(spec)
+    dataset, inferred = load_rows(spec)
+    if inferred is not None:
+        show_inferred(make_console(stderr=True), inferred)
     target = dataset.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
     recipe: Learner
