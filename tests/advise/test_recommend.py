@@ -13,7 +13,7 @@ import torch
 
 from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
 from seepage.advise.recommend import CONFIRMATIONS, _Advisor, recommended
-from seepage.advise.recommendation import Candidate, Recommendation, options_of
+from seepage.advise.recommendation import Candidate, Recommendation, learnt_of, options_of
 from seepage.assessment.decision import ALPHA, least_units
 from seepage.assessment.row import ResultRow
 from seepage.auditing import prepare_all, run_all
@@ -25,6 +25,7 @@ from seepage.settings.lever import Lever
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Spec, Wish
+from tests.rows import row
 from tests.settings.fifth import CoinAudit, CoinExposure, CoinSpec, CoinView
 from tests.settings.plugged import plugged_in  # noqa: F401
 
@@ -302,6 +303,15 @@ def test_a_change_under_which_nothing_is_learnt_is_no_recommendation() -> None:
     # Where nothing was learnt before, or nothing is known of a constant answer, that is no reason.
     assert advisor._unusable(replace(given, task=task_of(0.7)), passing("noise", 1.0, task_of(0.7))) is None
     assert advisor._unusable(given, passing("noise", 1.0, task_of(0.7, baseline=None))) is None
+
+
+def test_the_interval_of_an_accuracy_ends_where_a_rate_does() -> None:
+    accuracy = row(metric="task_accuracy", mean=0.5, std=0.6, n=4)
+    assert (learnt_of(accuracy).low, learnt_of(accuracy).high) == (0.0, 1.0)
+    error = learnt_of(replace(accuracy, metric="task_rmse"))
+    assert error.low == 0.0
+    assert error.high is not None
+    assert error.high > 1.4
 
 
 def test_costs_are_differences_with_their_interval(recommendation: Recommendation) -> None:

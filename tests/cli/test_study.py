@@ -38,8 +38,8 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
     assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "knn_features"))
-    # Both defenses, the positive and the negative control: parts that share a training are one line.
-    assert "4 attacks and 0 baselines in their configurations, controls included" in " ".join(out.split())
+    # Both defenses, the positive and the negative control, each with two attacks and four baselines.
+    assert "8 attacks and 16 baselines in their configurations, controls included" in " ".join(out.split())
     text = TEXT.replace("repetitions: 3", "repetitions: 2") + CHEAP
     (tmp_path / "split.yaml").write_text(text)
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)

@@ -47,7 +47,7 @@ def test_both_forms_say_the_same(tmp_path: Path, text: str, rounds: tuple[str, .
         ("", "has 0 lines; a header and a line a round are expected"),
         ("round,a\n", "has 1 line;"),
         ("round,a,b\njan,1\n", "line 2 of .* has 2 cells, and the header 3"),
-        ("round,a,b\njan,1,x\n", "line 2 of .* has 'x' for client 'b'; 1 is expected"),
+        ("round,a,b\njan,1,x\n", "line 2 of .* has neither 1 .took part. nor 0 .did not. for client 'b'; write 1 or 0"),
         ("when,a,b\njan,1,0\n", "headed 'round'"),
         ("round,a,\njan,1,0\n", "names each client"),
         ("round,a,a\njan,1,0\n", "each client has a name of its own, got 'a' twice"),
@@ -63,7 +63,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="cannot be read"):
+    with pytest.raises(BadInputError, match="does not exist; give its path"):
         read_participation(tmp_path / "missing.csv")
     (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInputError, match="is not in UTF-8"):

@@ -77,7 +77,9 @@ def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
     )
     finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
     fell = replace(result([row()]), findings=[finding])
-    assert "Leakage: at least moderate (32% to 48% of the gap). It is a lower bound: the exact" in summary(fell)
+    assert "Leakage: at least moderate (95% interval 32% to 48% of the gap). It is a lower bound: the exact" in summary(
+        fell
+    )
     assert "The exact attack was not tried, so this is a lower bound." in headline(fell).words
 
 

@@ -81,6 +81,18 @@ def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | No
     return figures(measured(PooledAudit(spec, data)))
 
 
+def test_a_table_of_ones_own_needs_a_sensitive_column() -> None:
+    with pytest.raises(BadInputError, match=r"'own.csv' needs a sensitive column, .*; name it \(sensitive"):
+        PooledSpec.of(data="own.csv", target="ill")
+    assert PooledSpec.of(data="own.csv", target="ill", sensitive="smoker").secret == "smoker"
+
+
+@pytest.mark.parametrize(("rows", "small"), [(639, True), (640, False)])
+def test_which_tables_are_too_small_for_the_control(rows: int, small: bool) -> None:
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "rows": 20, "auxiliary": 100}), people(0.8, rows))
+    assert (audit.too_small_for_control, audit.control() is None) == (small, small)
+
+
 @pytest.mark.long
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
     found = run(

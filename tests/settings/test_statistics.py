@@ -38,9 +38,9 @@ def data(rows: int = 600) -> Dataset:
     return read_table(frame(rows), target="ill")
 
 
-def audit(**options: Any) -> StatisticsAudit:
+def audit(of: int = 600, **options: Any) -> StatisticsAudit:
     small = {"rows": 60, "sites": 3, "repetitions": 2, "workers": 1}
-    return StatisticsAudit(StatisticsSpec.of(**{**small, **options}), data())
+    return StatisticsAudit(StatisticsSpec.of(**{**small, **options}), data(of))
 
 
 def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
@@ -56,6 +56,15 @@ def test_a_site_that_sends_its_own_fit_is_read_from_the_covariance() -> None:
     assert found["counts", "one_shot", "whole_table"] == 1.0
     assert found["counts", "one_shot", "certified"] == 0.0
     assert (found["likeliest_table", "one_shot", "exact_match"] or 0.0) < 1.0
+
+
+def test_a_tenth_of_a_small_table_tests_the_model_and_fewer_than_twenty_rows_test_nothing() -> None:
+    made = StatisticsAudit(StatisticsSpec.of(repetitions=1, attacks="counts", columns=["ward"]), data(200))
+    assert made.spec.rows == (60,)
+    tested = ("training", "none", "task_accuracy")
+    assert tested in figures(made)
+    # Two rows are of no site.
+    assert tested not in figures(audit(rows=[198], sites=1, repetitions=1, attacks="counts", columns=["ward"], of=200))
 
 
 @pytest.mark.long

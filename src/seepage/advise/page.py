@@ -82,7 +82,8 @@ def show_recommendation(console: Console, advice: Recommendation) -> None:
     ]
     heads = [*(Column(name, overflow="fold") for name in ("change", "verdict")), *figure_heads(*shown)]
     console.print(make_table(f"Configurations, limit {100 * advice.wish.below:g} points", heads, rows))
-    for sentence in _words(advice):
+    # A record that is proved is leakage, whatever the lift beside it.
+    for sentence in [*in_words(advice, "leaks"), *_words(advice)]:
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 

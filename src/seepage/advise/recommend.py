@@ -420,7 +420,7 @@ class _Advisor:
         if certified:
             leaks = f"{leaks}, and proves records"
         plain = certified or worst.mean > self.wish.below or (worst.closed or 0.0) >= WHOLE
-        count = f"on {worst.n} {self._member}s"
+        count = f"on {how_many(worst.n, self._member)}"
         return replace(candidate, status="leaks" if plain else "unclear", reason=f"{leaks} {count}.")
 
     @property

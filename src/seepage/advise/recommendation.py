@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from seepage.assessment.intervals import Estimate, difference
@@ -231,7 +231,7 @@ class Recommendation:
         error = is_error(task.metric)
 
         def shown(row: ResultRow) -> str:
-            learnt = of_trainings(row)
+            learnt = learnt_of(row)
             if learnt.mean is None:
                 return ""
             if error:
@@ -285,8 +285,8 @@ class Recommendation:
             "confirmed": "yes" if candidate.confirmed else "no",
             "task_metric": None if task is None else task.metric,
             "task": None if task is None else task.mean,
-            "task_low": None if task is None else of_trainings(task).low,
-            "task_high": None if task is None else of_trainings(task).high,
+            "task_low": None if task is None else learnt_of(task).low,
+            "task_high": None if task is None else learnt_of(task).high,
             "task_n": None if task is None else task.n,
             "cost": self.cost(candidate),
             **self._cost_ends(candidate),
@@ -327,6 +327,16 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
 def of_trainings(row: ResultRow) -> Estimate:
     """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
     return Estimate(row.mean, *(row.mean_ends() or (None, None)), row.n, row.std)
+
+
+def learnt_of(row: ResultRow) -> Estimate:
+    """Return the same with an interval that ends where a rate does: no accuracy is below 0 or above 1."""
+    learnt = of_trainings(row)
+    if learnt.low is None or learnt.high is None:
+        return learnt
+    return replace(
+        learnt, low=max(0.0, learnt.low), high=learnt.high if is_error(row.metric) else min(1.0, learnt.high)
+    )
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
@@ -389,9 +399,13 @@ def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
     return (before.mean - task.mean) * (-1 if is_error(task.metric) else 1)
 
 
-def in_words(recommendation: Recommendation) -> list[str]:
-    """Return a sentence for each rejected candidate."""
-    rejected = [candidate for candidate in recommendation.candidates if candidate.status != "recommended"]
+def in_words(recommendation: Recommendation, status: Status | None = None) -> list[str]:
+    """Return a sentence for each rejected candidate, or for those of a status."""
+    rejected = [
+        candidate
+        for candidate in recommendation.candidates
+        if candidate.status != "recommended" and status in (None, candidate.status)
+    ]
     return [f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}" for candidate in rejected]
 
 

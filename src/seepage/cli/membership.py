@@ -21,12 +21,13 @@ from seepage.assessment.training_membership import (
 )
 from seepage.cli.app import app
 from seepage.cli.correlate import OF_TABLES
+from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
 from seepage.protocols.trees import Boosting, objective_of
-from seepage.report.terminal import figures, make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table, show_inferred
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.units import load_rows
@@ -108,7 +109,9 @@ def membership(
     if len(names) > 1:
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    dataset, _ = load_rows(spec)
+    dataset, inferred = load_rows(spec)
+    if inferred is not None:
+        show_inferred(make_console(stderr=True), inferred)
     target = dataset.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
     recipe: Learner
@@ -128,7 +131,9 @@ def membership(
     sizes = MembershipTest(rows, shadows, repetitions)
     measured = measure_training_membership(dataset, recipe, sizes, seed)
     console = make_console()
-    title = f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models"
+    title = (
+        f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models [95% interval]"
+    )
     heads = ("attack or baseline", "sees", *figures(*_HEADS.values(), f"{_HEADS['membership_auc']} of the control"))
     console.print(make_table(title, heads, [[Text(cell) for cell in line] for line in _lines(measured)]))
     console.print(Text(_summary(measured)))
@@ -137,6 +142,7 @@ def membership(
         content = {"recipe": described, "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
         text = printable_json({**content, "figures": [asdict(figure) for figure in measured]}, allow_nan=False)
         write_whole(out, text + "\n", private=spec.data is not None)
+        console.print(Text(f"Figures: {shown_path(out)}"))
 
 
 def _lines(measured: Sequence[MembershipFigure]) -> list[list[str]]:

@@ -49,6 +49,7 @@ def schema(
     spec = HorizontalSpec.of(data=file, target=target, **given)
     inferred = infer(open_table(file, spec.separator, spec.encoding), target, spec.policy)
     inferred_schema = inferred.schema
+    advice = "Write it to a file with --out, correct it and give it with --schema."
     if out is None:
         print(inferred_schema.to_yaml(), end="")
     else:
@@ -56,4 +57,5 @@ def schema(
         write_whole(out, inferred_schema.to_yaml(), private=True)
         name = inferred_schema.target.name
         print(f"{len(inferred_schema.columns)} columns and the target {name!r} written to {shown_path(out)}")
-    show_inferred(make_console(stderr=True), inferred, all_columns=True)
+        advice = f"Correct {shown_path(out)} where it is wrong, and give it with --schema."
+    show_inferred(make_console(stderr=True), inferred, all_columns=True, advice=advice)

@@ -129,8 +129,7 @@ def _table(expected: Forecast) -> Table:
 
 
 def _summary(document: Path, expected: Forecast, spec: Spec) -> str:
-    attacks = sum(line.kind == "attack" for line in expected.lines)
-    others = len(expected.lines) - attacks
+    attacks, others = sum(line.attacks for line in expected.lines), sum(line.baselines for line in expected.lines)
     workers = f"{expected.workers} jobs at a time" if expected.workers > 1 else "one job at a time"
     memory = "" if expected.memory is None else f", and {expected.memory / 1e9:.1f} GB of memory in each process"
     gate = "" if spec.gate is None else f" {needed(spec, spec.gate)}"

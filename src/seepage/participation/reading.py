@@ -84,6 +84,8 @@ def read_participation(path: Path) -> Participation:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInputError(f"{clean(path, 200)!r} is not in UTF-8 ({error}); save it as CSV in UTF-8.") from error
+    except FileNotFoundError:
+        raise BadInputError(f"the participation table {clean(path, 200)!r} does not exist; give its path.") from None
     except OSError as error:
         raise BadInputError(f"the participation table {clean(path, 200)!r} cannot be read: {error}.") from error
     try:
@@ -140,8 +142,8 @@ def _wide(header: list[str], rows: Sequence[tuple[int, list[str]]], path: Path) 
         for client, cell in zip(clients, row[named:], strict=True):
             if cell not in ("0", "1"):
                 raise BadInputError(
-                    f"line {number} of {clean(path, 200)!r} has {clean(cell, 40)!r} for client {clean(client, 60)!r}; "
-                    "1 is expected where it took part and 0 where not. A column of names of rounds is headed 'round'."
+                    f"line {number} of {clean(path, 200)!r} has neither 1 (took part) nor 0 (did not) for client "
+                    f"{clean(client, 60)!r}; write 1 or 0. A column of names of rounds is headed 'round'."
                 )
     rounds = [row[0] if named else str(i) for i, (_, row) in enumerate(rows, 1)]
     return Participation(rounds, clients, np.array([[cell == "1" for cell in row[named:]] for _, row in rows]))

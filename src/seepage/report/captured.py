@@ -101,6 +101,7 @@ def render_captured(
         heads=[],
         provenance=flattened(provenance or {}),
         own=True,
+        records=True,
     )
 
 

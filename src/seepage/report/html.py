@@ -73,6 +73,7 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
         heads=list(zip(parts, heads, strict=True)),
         provenance=flattened(provenance),
         own=any(report.audit.own for report in reports),
+        records=any(report.audit.spec.keep_records for report in reports),
     )
 
 

@@ -223,7 +223,9 @@ def _positive(result: AuditResult) -> str:
     """Return what the positive control showed."""
     unknown = "Nothing shows that the attacks work on this table at all."
     if result.control is None:
-        reason = "There is none for this audit." if result.audit.spec.control else "It was switched off."
+        small = result.audit.too_small_for_control
+        none = "The table has too few rows for it." if small else "There is none for this audit."
+        reason = none if result.audit.spec.control else "It was switched off."
         return f"Positive control: none. {reason} {unknown}"
     controls = {
         row.attack: (row, share) for row in _attacks_of(result.control) if (share := control_share(row)) is not None

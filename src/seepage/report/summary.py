@@ -219,7 +219,9 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f", and {percent(proved.mean)} are certified, under the conditions that check SEEP020 names"
     if visible is not None and visible.mean is not None:
         above = percent(visible.mean)
-        text += f"; {above} are in the message at all: of others the client's rounding of numbers leaves no trace"
+        text += f"; {above} are in the message at all"
+        if visible.mean < 1:
+            text += ": of others the client's rounding of numbers leaves no trace"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."
@@ -293,7 +295,7 @@ def _ends(rated: Verdict) -> str:
     """Return both ends of the closed gap where they tell more than the tier does."""
     if rated.low is None or rated.high is None or rated.tier in (*UNKNOWN, *TIERS):
         return ""
-    return f" ({percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
+    return f" (95% interval {percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
 
 
 def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:

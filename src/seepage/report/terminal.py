@@ -21,7 +21,8 @@ _PADDING = (0, 1, 0, 0)
 
 def make_table(title: str, heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]] = ()) -> Table:
     """Return a table in the house style."""
-    table = Table(*heads, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=_PADDING)
+    table = Table(*heads, title=title, title_style="bold", box=box.SIMPLE_HEAD, padding=_PADDING)
+    table.title_justify = table.caption_justify = "left"
     return _filled(table, rows)
 
 
@@ -54,7 +55,12 @@ _OTHERS = 4
 _WIDE = 400
 
 
-def show_inferred(console: Console, inferred: Inferred, all_columns: bool = False) -> None:
+def show_inferred(
+    console: Console,
+    inferred: Inferred,
+    all_columns: bool = False,
+    advice: str = "Write it down with seepage schema, correct it and give it with --schema.",
+) -> None:
     """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
 
     To look at are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
@@ -75,13 +81,18 @@ def show_inferred(console: Console, inferred: Inferred, all_columns: bool = Fals
         style = "yellow" if column.taken == "left out" or column.near else ""
         why = column.why + (f"; near a threshold: {column.near}" if column.near else "")
         rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160))))
-    title = f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
+    title = (
+        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded columns"
+    )
     console.print(make_table(title, ("column", "taken as", "because"), rows))
     if rest := ranked[len(shown) :]:
         console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
+    listed = all(column.taken != "left out" for column in rest)
     for note in inferred.notes:
-        console.print(Text(f"  {clean(note, _WIDE)}"))
-    console.print(Text("  Write it down with seepage schema, correct it and give it with --schema.\n", "dim"))
+        # Which columns are left out, the table says.
+        if not (listed and note.startswith("columns left out")):
+            console.print(Text(f"  {clean(note, _WIDE)}"))
+    console.print(Text(f"  {advice}\n", "dim"))
 
 
 def _counts(columns: Sequence[InferredColumn]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from seepage.devices import peak_memory
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
-from seepage.settings.setting import Audit, Configuration, PartKind
+from seepage.settings.setting import Audit, Configuration
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Line:
     about: str
     configuration: Configuration
     label: str
-    kind: PartKind
+    attacks: int
+    baselines: int
     units: int
     jobs: int
     seconds: float | None
@@ -66,7 +67,8 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         about = ", ".join(name for name in names if name)
         label = several if audit.shared else series.part.label
-        kind: PartKind = "attack" if audit.shared else series.part.kind
+        kinds = [p.kind for p in audit.parts] if audit.shared else [series.part.kind]
         seconds = None if None in times else sum(duration or 0.0 for duration in times)
-        lines.append(Line(about, series.configuration, label, kind, audit.units, len(own), seconds))
+        counts = kinds.count("attack"), kinds.count("baseline")
+        lines.append(Line(about, series.configuration, label, *counts, audit.units, len(own), seconds))
     return Forecast(lines, plan.workers, peak_memory())

@@ -129,7 +129,7 @@ def _messages(folder: Path, sources: list[ReadSource]) -> list[LeavingMessage]:
             "the joint model, every round",
             tuple(f"{name}: noise of the server is in it ({place})" for name, place in strategies if name in _WRAPPERS),
             (),
-            "seepage pooled, of how a sensitive column is distributed; of single records none",
+            "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
     )
     return messages

@@ -75,7 +75,7 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
             f"the task, such as the joint model ({at(path, folder)})",
             tuple(_filters(folder, path, "task_data_filters", None)[0]),
             (),
-            "seepage pooled, of how a sensitive column is distributed; of single records none",
+            "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
         for path in listed
         if path.name == f"{SERVER}.json"

@@ -353,6 +353,11 @@ class Audit(ABC, Generic[S]):
         """Return the positive control: leakage planted on this table that the attacks must find; None without one."""
         return None
 
+    @property
+    def too_small_for_control(self) -> bool:
+        """Whether this setting has a positive control, which this table has too few rows for."""
+        return False
+
     def negative(self) -> Audit | None:
         """Return the negative control: messages without information, where attacks must not exceed baselines."""
         return None

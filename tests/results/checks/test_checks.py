@@ -298,6 +298,18 @@ def test_no_control() -> None:
     assert found("SEEP005", facts(control=[row(mean=1.0, low=1.0)])) == []
 
 
+def test_a_table_too_small_for_the_control_shows_no_little_leakage(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = [row(attack=name) for name in ("unmix", "inverting_gradients")]
+    without = {"made": usual, "control": None, "attacks": [each.attack for each in usual]}
+    # A setting that has no control cannot pass one.
+    assert found("SEEP030", facts(**without)) == []
+    monkeypatch.setattr(HorizontalAudit, "too_small_for_control", True)
+    [finding] = found("SEEP030", facts(**without))
+    assert "unmix and inverting_gradients: the table is too small for the positive control" in finding.message
+    [missing] = found("SEEP005", facts(**without))
+    assert missing.message.startswith("The table has too few rows for it (unmix; inverting_gradients)")
+
+
 @pytest.mark.parametrize(
     ("changes", "fires"),
     [

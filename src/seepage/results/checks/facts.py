@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Need = Literal["table", "gradient", "descent", "proofs", "repetitions", "longer"]
 # Reason why a default attack lacks evidence where nothing can be planted for it.
 NO_CONTROL = "no positive control suits it"
+TOO_SMALL = "the table is too small for the positive control"
 # Share of sound audits whose negative control raises a false alarm.
 _FALSE_ALARMS = 0.001
 
@@ -164,7 +165,7 @@ class Facts:
             return f"on {measured} {unit}{'s' if measured != 1 else ''}"
         # A setting without a positive control cannot pass one.
         if self.control is None and self.audit.spec.control:
-            return None
+            return TOO_SMALL if self.audit.too_small_for_control else None
         if any(self.works(label) for label in labels):
             return None
         rows = [row for label in labels if (row := self.control_row(label)) is not None]

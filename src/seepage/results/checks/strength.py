@@ -9,6 +9,7 @@ from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.facts import (
     NO_CONTROL,
+    TOO_SMALL,
     Facts,
     Fault,
     Gap,
@@ -100,7 +101,9 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
     if without:
         unfit = [name for name in without if facts.control_row(name) is None]
         late = [name for name in without if name not in unfit]
-        reasons = {"There was no time for it": late, "It plants nothing that the attack could read": unfit}
+        small = facts.control is None and facts.audit.too_small_for_control
+        unsuited = "The table has too few rows for it" if small else "It plants nothing that the attack could read"
+        reasons = {"There was no time for it": late, unsuited: unfit}
         reasons = reasons if facts.audit.spec.control else {"It was switched off": without}
         why = ". ".join(f"{reason} ({few(names)})" for reason, names in reasons.items() if names)
         yield Fault(
@@ -123,6 +126,8 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
         what_helps = "Name no attacks, leave the control on, and give more time."
         if all(gap.why == NO_CONTROL for gap in facts.gaps):
             what_helps = "Read the small figures of an attack without one as no evidence."
+        elif all(gap.why == TOO_SMALL for gap in facts.gaps):
+            what_helps = "Audit a larger table of the same kind; until then read small figures as no evidence."
         yield Fault(
             f"{_by_place(facts.gaps, facts.size)}. Little leakage is shown only by all attacks of the default that "
             "apply, on at "
@@ -311,7 +316,9 @@ def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
         return None if tier_of(high) == "total" else f"no spread, as all {row.n} {unit}s are alike"
     if tier_of(low) == tier_of(high):
         return None
-    return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
+    return (
+        f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed, by Student's t)"
+    )
 
 
 @check("SEEP007", "warning", "Few repetitions")

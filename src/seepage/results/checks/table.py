@@ -187,7 +187,8 @@ def duplicates(facts: Facts) -> Iterator[Fault]:
     repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
     if repeated >= _SOME:
         yield Fault(
-            f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
+            f"{share(repeated)} of the client's {len(table):,} rows occur more than once, by their "
+            f"{how_many(len(table.schema.columns), 'column')} as cells are taken here. A batch may hold a record "
             "twice. Frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
             "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
             severity="warning" if repeated >= _MANY else None,

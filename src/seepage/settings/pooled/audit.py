@@ -182,17 +182,25 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             *([Lever("parties", spec.parties, _MOST_PARTIES, True, spec_field="parties")] if pools else []),
         )
 
+    @property
+    def too_small_for_control(self) -> bool:
+        """Whether the table has too few rows for the control; for texts and graphs there is none."""
+        return self.dataset is not None and self._control_rows(self.dataset) < _LEAST_ROWS_OF_A_PARTY
+
+    def _control_rows(self, dataset: Dataset) -> int:
+        """Return the number of rows of a party of the control."""
+        # A victim of an update draws twice, and an attack may halve the auxiliary rows: nine tenths of one kind each.
+        most = _CONTROL_ROWS_OF_A_PARTY * (2 if self.spec.protocol == "update" else 1)
+        return min(most, min(len(dataset.all), _CONTROL_ROWS) // 16)
+
     def planted(self, swapped: bool) -> PooledAudit | None:
         """Return a control: the share of heads in a column of coins, which labels follow; None for too few rows."""
         spec = self.spec
-        if self.dataset is None:
+        if self.dataset is None or self.too_small_for_control:
             return None
         update = spec.protocol == "update"
         planted = with_coins(some_rows(self.dataset, _CONTROL_ROWS, spec.seed), 1, spec.seed, strength=0.9)
-        # A victim of an update draws twice, and an attack may halve the auxiliary rows: nine tenths of one kind each.
-        rows = min(_CONTROL_ROWS_OF_A_PARTY * (2 if update else 1), len(planted.all) // 16)
-        if rows < _LEAST_ROWS_OF_A_PARTY:
-            return None
+        rows = self._control_rows(self.dataset)
         inputs = () if spec.group is None else tuple(name for name in planted.schema.names if name != spec.group)
         changed = {
             "sensitive": (planted.schema.names[-1],),

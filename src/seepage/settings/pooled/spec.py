@@ -9,11 +9,21 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from seepage import registry
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, Remedy
 from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Counts, Option, Positive, SpecField
 from seepage.settings.part import Part
-from seepage.settings.spec import OF_INFERENCE, Attacks, Baselines, DatasetName, File, Names, Plain, Spec
+from seepage.settings.spec import (
+    OF_INFERENCE,
+    Attacks,
+    Baselines,
+    ContradictionError,
+    DatasetName,
+    File,
+    Names,
+    Plain,
+    Spec,
+)
 from seepage.tabular.policy import Policy
 from seepage.tabular.schema import Category
 
@@ -265,6 +275,14 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @model_validator(mode="after")
     def _fits(self) -> PooledSpec:
+        own = self.data or self.nodes
+        if own is not None and "sensitive" not in self.model_fields_set:
+            raise ContradictionError(
+                "sensitive",
+                f"the table {str(own)!r} needs a sensitive column, whose distribution is the secret; name it (",
+                Remedy("sensitive", placeholder="COLUMN"),
+                ").",
+            )
         shares = self.shares
         if len(shares) < 2 or any(not 0 <= share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
             raise BadInputError(f"shares are at least two numbers in [0, 1], in increasing order; got {list(shares)}.")

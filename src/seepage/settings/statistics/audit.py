@@ -48,6 +48,7 @@ from seepage.settings.units import (
     with_fields,
 )
 from seepage.tabular.schema import Continuous, Discrete
+from seepage.text import how_many
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.statistics import (
@@ -72,6 +73,8 @@ _TRAINING = Part(name="training")
 _SHOWN = ("project", "family", "columns", "bins", "sites", "summed", "iterations")
 # Number of rows that test the joint model.
 _TESTED = 2_000
+# An accuracy over fewer says nothing.
+_LEAST_TESTED = 20
 METRICS = ("accuracy", "certified", "exact_match")
 STATISTICS_SCALES = {
     "epsilon": Scale(None),
@@ -136,7 +139,8 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         if whole.layout is not None:
             raise BadInputError(f"models are fitted to tables, but the rows of {whole.name!r} are none; name a table.")
         if "rows" not in spec.model_fields_set:
-            fitting = min(max(spec.rows), len(whole.all) // spec.sites)
+            # A tenth of the rows is of no site, so that the joint model can be tested.
+            fitting = min(max(spec.rows), (len(whole.all) - len(whole.all) // 10) // spec.sites)
             self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
         most = max(spec.rows) * spec.sites
         if spec.protocol == "table":
@@ -265,6 +269,11 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             *([Lever("summed", spec.summed + 1, spec.sites, True, spec_field="summed")] if _more(spec) else []),
         )
 
+    @property
+    def too_small_for_control(self) -> bool:
+        """Whether the table has too few rows for the control."""
+        return len(self.data.all) < _CONTROL_ROWS * 2 * _CONTROL_SITES
+
     def planted(self, swapped: bool) -> StatisticsAudit | None:
         """Return a control: planted columns of which cross tables tell nothing, while the sums of later iterations do.
 
@@ -272,9 +281,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         In the negative one they tell nothing of each other, so that records of other sites fit no better than drawn
         ones. None where the table is too small.
         """
-        wanted = _CONTROL_ROWS * 2 * _CONTROL_SITES
-        if len(self.data.all) < wanted:
+        if self.too_small_for_control:
             return None
+        wanted = _CONTROL_ROWS * 2 * _CONTROL_SITES
         column = min(self.data.schema.columns, key=lambda c: (abs(c.width - 4), c.name))
         tables_alone = self.family == "gaussian"
         data = with_parity(self.data, column.name, wanted, self.spec.seed, not swapped, alike=tables_alone)
@@ -640,7 +649,7 @@ def _utility(
         Measurement.of_unit("standard_error_ratio", None, float(np.median(ratio))),
         Measurement.of_unit("iterations", None, float(len(fitted.steps[0]))),
     ]
-    if not len(tested):
+    if len(tested) < _LEAST_TESTED:
         return figures
     cells, labels = audit.data.all.at(torch.from_numpy(tested))
     rows = rows_of(design.recoded(cells.long().numpy()), design.levels)
@@ -672,7 +681,8 @@ def _threat_model(spec: StatisticsSpec, family: str, data: Dataset, secret: str,
         f"most {spec.iterations} iterations.{ranges}",
         f"Guards of {spec.project}: at most {guards.ratio:.0%} as many coefficients as rows, levels with fewer than "
         f"{guards.level} rows at a site taken together, at least {guards.least_rows} rows of a site.",
-        f"{spec.repetitions} federations from seed {spec.seed}, one attacked site in each; intervals are over them.",
+        f"{how_many(spec.repetitions, 'federation')} from seed {spec.seed}, one attacked site in each; "
+        "intervals are over them.",
         "Messages follow the formulas of the projects' sources (dsBase glmDS2, v6-glm-py).",
     )
 

@@ -129,7 +129,7 @@ message publishes by design. Survival models (cox) and tables that are published
             "Number of records of a site; each number is audited.",
             PARTIES,
             "ROWS",
-            default="200, or as many as there are",
+            default="200, or as many as leave a tenth of the table to test on",
             name="rows",
             swept=True,
         ),

@@ -44,6 +44,7 @@ from seepage.settings.units import (
     rows_identity,
     with_fields,
 )
+from seepage.text import how_many
 from seepage.wire.forest import Objective
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
@@ -156,6 +157,11 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
         )
 
+    @property
+    def too_small_for_control(self) -> bool:
+        """Whether the table has too few rows for the control; where tree files are sent there is none."""
+        return self.spec.protocol == "histogram" and len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS
+
     def planted(self, swapped: bool) -> TreesAudit | None:
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
 
@@ -164,7 +170,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         files are sent, which hold no records that an attack must find, or where the table is too small.
         """
         spec = self.spec
-        if spec.protocol != "histogram" or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
+        if spec.protocol != "histogram" or self.too_small_for_control:
             return None
         changed = {
             **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
@@ -330,7 +336,8 @@ def _threat_model(spec: TreesSpec, data: Dataset) -> tuple[str, ...]:
         f"{spec.clients} clients with {', '.join(f'{rows:,}' for rows in spec.rows)} rows each of {data.name}, "
         f"{len(data.all):,} rows: {spec.trees} boosting rounds, depth {spec.depth}, eta {spec.learning_rate:g}, lambda "
         f"{spec.regularisation:g}, at most {spec.max_bin} bins a column.",
-        f"{spec.repetitions} federations from seed {spec.seed}, one attacked client in each; intervals are over them.",
+        f"{how_many(spec.repetitions, 'federation')} from seed {spec.seed}, one attacked client in each; "
+        "intervals are over them.",
         "Messages are those of xgboost: its trees, and the sums from which these follow.",
     )
 

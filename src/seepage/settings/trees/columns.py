@@ -199,13 +199,18 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
             *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
         )
 
+    @property
+    def too_small_for_control(self) -> bool:
+        """Whether the table has too few rows for the control."""
+        return len(self.data.all) < _CONTROL_ROWS // 2
+
     def planted(self, swapped: bool) -> ColumnsAudit | None:
         """Return a control: the passive party holds fair coins, and labels follow another coin, of the active one.
 
         Of few rows, so that there are more equations than unknown bins. Attacks on labels are left out where the target
         is a number. None where the table has too few rows.
         """
-        if len(self.data.all) < _CONTROL_ROWS // 2:
+        if self.too_small_for_control:
             return None
         planted = with_label_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), _CONTROL_COINS, self.spec.seed)
         rows = len(planted.all)

@@ -81,9 +81,9 @@ _LABEL_BASELINES = ("label_mode", "label_columns")
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
     "range between the 5th and the 95th percentile, which a few large values do not widen.",
-    f"A passive party that knows {KNOWN_LABELS} labels of training may tell the others, too. How well is measured from "
-    "its features, from the gradients that come back, and from its columns alone: the figures label_auc_completion, "
-    "label_auc_gradient and label_auc_columns.",
+    f"A passive party that knows up to {KNOWN_LABELS} labels of training may tell the others, too. How well is "
+    "measured from its features, from the gradients that come back, and from its columns alone: the figures "
+    "label_auc_completion, label_auc_gradient and label_auc_columns.",
 )
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
