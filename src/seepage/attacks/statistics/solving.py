@@ -509,17 +509,22 @@ def solve(sent: kernel.Totals, seconds: float = 20.0, prior: Sequence[Vector] | 
 
 
 def _check_time(sent: kernel.Totals, patterns: torch.Tensor, seconds: float) -> None:
-    """Refuse what takes too long, by the time of the equations of some patterns, before it is begun."""
+    """Refuse what needs too much memory, or too long, by the time of the equations of some patterns."""
     count = len(patterns)
+    width = 1 + sum(len(levels) - 1 for levels in sent.levels)
+    sums = sum(step.information is not None for step in sent.steps) * width * (width + 1) // 2
+    sums += sum(table.counts.numel() for table in sent.tables)
+    if sums * count > _MOST_COEFFICIENTS:
+        raise kernel.RefusedError(
+            f"{count:,} patterns in {sums:,} sums do not fit into memory; take fewer columns or levels"
+        )
     if count <= _TOGETHER:
         return
     begun = time.process_time()
     rows = kernel.equations(sent, patterns[:: max(1, count // _SAMPLE)]).matrix.numpy()
     _ = rows @ rows.T
     forecast = _TIMES * (time.process_time() - begun) * count / rows.shape[1]
-    if forecast > seconds or rows.shape[0] * count > _MOST_COEFFICIENTS:
+    if forecast > seconds:
         raise kernel.RefusedError(
             f"{count:,} patterns in {rows.shape[0]:,} sums need about {forecast:,.0f} s, and {seconds:g} s were given"
-            if rows.shape[0] * count <= _MOST_COEFFICIENTS
-            else f"{count:,} patterns in {rows.shape[0]:,} sums do not fit into memory; take fewer columns or levels"
         )
