@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from seepage.attacks.statistics.counts import Counts
 from seepage.attacks.statistics.differencing import Differencing
 from seepage.captures.recovery import attacker_statistics
 from seepage.captures.statistics import StatisticsDeclaration, read_statistics, write_statistics
 from seepage.errors import BadInputError
 from seepage.wire.statistics import (
     NewtonMessage,
+    NewtonView,
     RiskSetMessage,
     StatisticsGuess,
     StatisticsKnowledge,
@@ -223,6 +225,26 @@ def test_rounded_tables_that_exclude_some_outcomes_of_a_pattern_are_read(tmp_pat
     guess = differenced(tmp_path)
     assert guess.labels is not None
     assert (guess.cells[0, 0, 0].item(), guess.labels[0, 0].item()) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "why"),
+    [
+        ("poisson", {"coefficients": [900.0, 0.0, 0.0, 0.0]}, "beyond double precision"),
+        ("gaussian", {"information": np.diag([1e300, 0.0, 0.0, 0.0])}, "not that of the declared records"),
+        ("poisson", {"coefficients": [300.0, 9.0, 0.0, 0.0], "information": np.eye(4) * 1e-300}, ""),
+    ],
+)
+def test_numbers_beyond_all_records_are_doubted_and_end(tmp_path: Path, family: str, change: dict, why: str) -> None:
+    write_statistics(tmp_path, {**DECLARED, "family": family}, [{**iterations(people(), 1)[0], **change}])
+    declared, message = read_statistics(tmp_path)
+    assert isinstance(message, NewtonMessage)
+    statistics, _ = attacker_statistics(declared.table, reference=None)
+    guess = Counts()(NewtonView((message,)), StatisticsKnowledge(declared.table, statistics, 40), [0])
+    assert guess.proofs is not None
+    assert guess.proofs[0].doubt is not None
+    assert why in guess.proofs[0].doubt
+    assert bool(guess.cells.isfinite().all())
 
 
 def differenced(folder: Path) -> StatisticsGuess:

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from seepage import kernel
-from seepage.attacks.statistics.solving import Matrix, Vector, to_total
-from seepage.baselines.statistics import fitted, independent, published
+from seepage.attacks.statistics.solving import Matrix, Vector
+from seepage.baselines.statistics import fitted, independent, published, to_total
 from seepage.tabular.schema import Discrete
 from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, TablesMessage, totals_of
 
@@ -88,18 +88,14 @@ def _records(
     places, repeats = np.unique(patterns[:, : len(levels)], axis=0, return_counts=True)
     ends = np.cumsum(repeats)[:-1]
     own = np.split(numbers, ends)
-    whole = _whole(np.array([part.sum() for part in own]), total)
-    rows = np.repeat(places, whole.astype(int), axis=0)
+    whole = to_total(np.array([part.sum() for part in own]), total)
+    rows = np.repeat(places, whole, axis=0)
     codes = [np.array(own_levels)[rows[:, i]] for i, own_levels in enumerate(levels)]
     outcomes = np.full(len(rows), np.nan)
     if patterns.shape[1] > len(levels):
-        shared = np.concatenate([_whole(part, int(count)) for part, count in zip(own, whole, strict=True)])
-        outcomes = np.repeat(patterns[:, -1], shared.astype(int)).astype(float)
+        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(own, whole, strict=True)])
+        outcomes = np.repeat(patterns[:, -1], shared).astype(float)
     return BlurredRecords(np.stack(codes, axis=1).astype(float), outcomes, len(places))
-
-
-def _whole(numbers: Vector, total: int) -> Vector:
-    return to_total(numbers, np.full(len(numbers), np.inf), total)
 
 
 def _in_deviations(
@@ -196,8 +192,8 @@ def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
         curve = (matrix * now[None]) @ matrix.T
         curve[np.diag_indices_from(curve)] += 1.0
         try:
-            step = cho_solve(cho_factor(curve, check_finite=False), -slope)
-        except np.linalg.LinAlgError:
+            step = cho_solve(cho_factor(curve), -slope)
+        except (np.linalg.LinAlgError, ValueError):
             # Sums that no numbers have even nearly lead beyond what double precision solves.
             break
         gain, size, start = float(slope @ step), 1.0, height(missed)

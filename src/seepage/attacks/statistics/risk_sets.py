@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from seepage import kernel
+from seepage.attacks.statistics.reading import ReadMessage, read_each
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.registry import attacks
@@ -40,19 +41,9 @@ class RiskSets:
 
     def __call__(self, view: RiskSetView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
         """Return the guess; by a victim's seed, records are drawn that no difference tells."""
-        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
-        cells, labels, proofs, facts = zip(*read, strict=True)
-        return StatisticsGuess(
-            torch.from_numpy(np.stack(cells)),
-            labels=torch.from_numpy(np.stack(labels)),
-            proofs=tuple(proofs),
-            regime=tuple(f"{int(f['left_alone'])} records leave a risk set alone" for f in facts),
-            facts=tuple(facts),
-        )
+        return read_each(view.messages, seeds, lambda message, seed: self._read(message, knowledge, seed))
 
-    def _read(
-        self, message: RiskSetMessage, knowledge: StatisticsKnowledge, seed: int
-    ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, dict[str, float]]:
+    def _read(self, message: RiskSetMessage, knowledge: StatisticsKnowledge, seed: int) -> ReadMessage:
         guess = LikeliestTable()(RiskSetView((message,)), knowledge, [seed])
         assert guess.labels is not None
         drawn, outcomes = guess.cells[0].numpy(), guess.labels[0].numpy()
@@ -82,7 +73,7 @@ class RiskSets:
         whole = np.concatenate([*cells, drawn[:rest]])[: message.records]
         outcomes = np.concatenate([*labels, outcomes[:rest]])[: message.records]
         facts = {"left_alone": float(alone), "told_apart": float(min(known, message.records))}
-        return whole, outcomes, proof, facts
+        return ReadMessage(whole, outcomes, proof, f"{alone} records leave a risk set alone", facts)
 
 
 def leavers(message: RiskSetMessage) -> Iterator[tuple[list[np.ndarray], int, int, float]]:
