@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from math import exp
 from pathlib import Path
@@ -12,11 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from seepage.attacks.statistics.counts import Counts
 from seepage.attacks.statistics.differencing import Differencing
 from seepage.captures.recovery import attacker_statistics
 from seepage.captures.statistics import StatisticsDeclaration, read_statistics, write_statistics
 from seepage.errors import BadInputError
-from seepage.wire.statistics import NewtonMessage, RiskSetMessage, StatisticsKnowledge, TablesMessage, TablesView
+from seepage.wire.statistics import (
+    NewtonMessage,
+    NewtonView,
+    RiskSetMessage,
+    StatisticsGuess,
+    StatisticsKnowledge,
+    TablesMessage,
+    TablesView,
+    totals_of,
+)
 from tests.commands import Run, commands
 
 DECLARED: dict[str, Any] = {
@@ -161,7 +172,87 @@ def test_risk_sets_of_standardised_columns_are_those_of_the_columns(tmp_path: Pa
     [step] = message.steps
     rows = np.concatenate([np.ones((12, 1)), x], axis=1)
     weights = np.exp(x @ step.coefficients)
-    np.testing.assert_allclose(step.sums, np.einsum("ti,ij,ik,i->tjk", at_risk, rows, rows, weights), atol=1e-12)
+    exact = np.einsum("ti,ij,ik,i->tjk", at_risk, rows, rows, weights)
+    np.testing.assert_allclose(step.sums, exact, atol=1e-12)
+    # What rounding leaves of sums of standardised columns grows where columns are taken back.
+    rounded = {**sent, **{name: np.round(sent[name], 1) for name in ("agg1", "agg2", "agg3")}}
+    wide = {"protocol": "cox", "centre": list(centre), "scale": list(scale), "rounded": 0.1}
+    write_statistics(tmp_path, {**DECLARED, **wide}, [rounded])
+    message = read_statistics(tmp_path)[1]
+    assert isinstance(message, RiskSetMessage)
+    assert 0.05 < np.abs(message.steps[0].sums - exact).max() <= message.rounded / 2
+
+
+def test_arrays_in_single_precision_are_taken_for_rounded(tmp_path: Path) -> None:
+    [sent] = iterations(people(), 1)
+    (tmp_path / "statistics.json").write_text(json.dumps(DECLARED))
+    halves: dict[str, Any] = {name: np.asarray(value, dtype=np.float16) for name, value in sent.items()}
+    np.savez(tmp_path / "a.npz", **halves)
+    message = read_statistics(tmp_path)[1]
+    assert isinstance(message, NewtonMessage)
+    assert np.abs(message.steps[0].information - sent["information"]).max() <= message.rounded / 2
+    assert message.rounded > 0.01
+
+
+def test_outcomes_count_in_their_declared_order(tmp_path: Path) -> None:
+    def outcomes(categories: list[Any], family: str) -> tuple[float, ...] | None:
+        target = {"name": "died", "categories": categories}
+        write_statistics(tmp_path, {**DECLARED, "family": family, "target": target}, iterations(people(), 2))
+        declared, message = read_statistics(tmp_path)
+        assert isinstance(message, NewtonMessage)
+        return totals_of(message, declared.table, labels=True).labels
+
+    assert outcomes(["yes", "no"], "binomial") == (0.0, 1.0)
+    assert outcomes([0, 3], "poisson") == (0.0, 3.0)
+
+
+@pytest.mark.parametrize(("rounding", "proved"), [("nearest", True), ("either", False)])
+def test_numbers_rounded_up_or_down_prove_less(tmp_path: Path, rounding: str, proved: bool) -> None:
+    # With f joining, 4 may go up to 6 and 5 down to 3 at random, which the nearest multiple would not.
+    tables = [{"before": {"sex": [6, 0]}, "after": {"sex": [3, 3]}, "records": 6}]
+    declared = {**DECLARED, "protocol": "table", "columns": DECLARED["columns"][:1], "base": 3, "rounding": rounding}
+    write_statistics(tmp_path, declared, tables)
+    guess = differenced(tmp_path)
+    assert guess.proofs is not None
+    assert bool(guess.proofs[0].cells.any()) == proved
+    assert any(("at most 3." if proved else "at most 4.") in line for line in guess.proofs[0].conditions)
+
+
+def test_rounded_tables_that_exclude_some_outcomes_of_a_pattern_are_read(tmp_path: Path) -> None:
+    tables = [{"before": {"sex|died": [[2, 4], [6, 2]]}, "after": {"sex|died": [[0, 4], [6, 4]]}, "records": 13}]
+    declared = {**DECLARED, "protocol": "table", "columns": DECLARED["columns"][:1], "base": 2, "rounding": "either"}
+    write_statistics(tmp_path, declared, tables)
+    guess = differenced(tmp_path)
+    assert guess.labels is not None
+    assert (guess.cells[0, 0, 0].item(), guess.labels[0, 0].item()) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "why"),
+    [
+        ("poisson", {"coefficients": [900.0, 0.0, 0.0, 0.0]}, "beyond double precision"),
+        ("gaussian", {"information": np.diag([1e300, 0.0, 0.0, 0.0])}, "not that of the declared records"),
+        ("poisson", {"coefficients": [300.0, 9.0, 0.0, 0.0], "information": np.eye(4) * 1e-300}, ""),
+    ],
+)
+def test_numbers_beyond_all_records_are_doubted_and_end(tmp_path: Path, family: str, change: dict, why: str) -> None:
+    write_statistics(tmp_path, {**DECLARED, "family": family}, [{**iterations(people(), 1)[0], **change}])
+    declared, message = read_statistics(tmp_path)
+    assert isinstance(message, NewtonMessage)
+    statistics, _ = attacker_statistics(declared.table, reference=None)
+    guess = Counts()(NewtonView((message,)), StatisticsKnowledge(declared.table, statistics, 40), [0])
+    assert guess.proofs is not None
+    assert guess.proofs[0].doubt is not None
+    assert why in guess.proofs[0].doubt
+    assert bool(guess.cells.isfinite().all())
+
+
+def differenced(folder: Path) -> StatisticsGuess:
+    declared, message = read_statistics(folder)
+    assert isinstance(message, TablesMessage)
+    statistics, _ = attacker_statistics(declared.table, reference=None)
+    knowledge = StatisticsKnowledge(declared.table, statistics, message.changed)
+    return Differencing()(TablesView((message,)), knowledge, [0])
 
 
 def test_tables_of_two_runs_are_read(tmp_path: Path) -> None:
@@ -255,6 +346,10 @@ def _changed(**values: Any) -> list[dict[str, Any]]:
         ({"protocol": "table"}, [{"after": {"sex|age": [[1]]}}], "is of 'age', and not of a declared column"),
         ({"protocol": "table"}, [{"after": {"sex": [1, 2, 3]}}], r"has the shape \(3,\), and has to have \(2,\)"),
         ({"protocol": "table"}, [{"after": {"sex": ["many", 2]}}], "give nested lists of numbers"),
+        ({"protocol": "cox", "means": True}, _changed(), "are read of a 'glm' alone"),
+        ({"protocol": "cox"}, [{"times": [], "sums": []}], "one or more event times"),
+        ({"columns": [{"name": "sex", "categories": ["f", "f"]}]}, _changed(), "'f' and 'f' are equal"),
+        ({"columns": [{"name": "died", "categories": ["f", "m"]}]}, _changed(), "column names must be unique"),
         ({"protocol": "cox"}, [{"times": ["soon"], "sums": [[[1]]]}], "'times' are .*'soon'.*, and have to be a list"),
         ({"protocol": "cox"}, [{"times": [1], "sums": [np.ones((4, 4))], "events": [-1]}], "none below 0"),
         ({}, [{**_changed()[0], "records": 1e300}], "no whole number from 1 to 10,000,000"),
@@ -292,6 +387,13 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, said
     write_statistics(tmp_path, DECLARED, iterations(people(), 1))
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInputError, match=said):
+        read_statistics(tmp_path)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    write_statistics(tmp_path, DECLARED, iterations(people(), 1))
+    os.mkfifo(tmp_path / "b.json")
+    with pytest.raises(BadInputError, match=r"b.json' is no file; move it out"):
         read_statistics(tmp_path)
 
 

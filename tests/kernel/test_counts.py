@@ -12,10 +12,21 @@ import torch
 
 from seepage import kernel
 from seepage.attacks.statistics import solving
+from seepage.attacks.statistics.risk_sets import RiskSets
 from seepage.attacks.statistics.solving import solve
+from seepage.captures.recovery import attacker_statistics
 from seepage.protocols.statistics import Newton, fit
 from seepage.settings.statistics.design import coarse
-from seepage.wire.statistics import NewtonMessage, NewtonStep, rows_of, totals_of
+from seepage.wire.statistics import (
+    NewtonMessage,
+    NewtonStep,
+    RiskSetMessage,
+    RiskSetView,
+    RiskStep,
+    StatisticsKnowledge,
+    rows_of,
+    totals_of,
+)
 from tests.settings.test_statistics import data
 
 SCHEMA = coarse(data(), ["area", "ward", "smoker"], 4).schema
@@ -196,6 +207,82 @@ def test_sums_that_are_not_as_declared_prove_nothing() -> None:
     twice = totals_of(replace(means, records=60), SCHEMA)
     with pytest.raises(kernel.RefusedError, match="fewer records than 60, such as those of 30"):
         kernel.bounds(twice, *solve(twice).evidence)
+
+
+def test_entries_of_one_column_have_to_be_those_of_levels() -> None:
+    # Only these differ where a design has all levels and no intercept, or other columns than declared.
+    _, _, message = site(30, 2)
+    sent = totals_of(replace(message, steps=message.steps[1:3]), SCHEMA)
+    evidence = solve(sent).evidence
+    kernel.bounds(sent, *evidence)
+    information = sent.steps[0].information
+    assert information is not None
+    for i, j in ((1, 1), (1, 2)):
+        altered = information.clone()
+        altered[i, j] = altered[j, i] = altered[i, j] + 1e-9
+        forged = sent._replace(steps=(sent.steps[0]._replace(information=altered), *sent.steps[1:]))
+        with pytest.raises(kernel.RefusedError, match="not those of the levels of one column"):
+            kernel.bounds(forged, *evidence)
+
+
+@pytest.mark.parametrize(
+    ("counts", "of_sums", "of_table"),
+    [
+        ([60, 25, 15], "multiples of 5", "multiples of 5"),
+        # The first number is that of all less the others.
+        ([2003, 1230, 27], "3 significant digits", None),
+        ([2010, 1230, 29], None, "3 significant digits"),
+        ([61, 25, 14], None, None),
+        ([2000, 1230, 1771], None, None),
+    ],
+)
+def test_counts_on_a_coarser_grid_than_declared_prove_nothing(
+    counts: list[int], of_sums: str | None, of_table: str | None
+) -> None:
+    codes = np.repeat([[0], [1], [2]], counts, axis=0)
+    rows = rows_of(codes, ((0, 1, 2),))
+    message = NewtonMessage("gaussian", ((0, 1, 2),), len(codes), (NewtonStep(np.zeros(3), rows.T @ rows),))
+    table = kernel.CountTable((0,), torch.tensor(counts).double())
+    schema = coarse(data(), ["area"], 4).schema
+    tables = totals_of(replace(message, steps=()), schema)._replace(tables=(table,))
+    for sent, said in ((totals_of(message, schema), of_sums), (tables, of_table)):
+        if said is None:
+            _, low, high = kernel.bounds(sent, *solve(sent).evidence)
+            assert low.tolist() == high.tolist() == counts
+        else:
+            with pytest.raises(kernel.RefusedError, match=said):
+                kernel.bounds(sent, *solve(sent).evidence)
+
+
+def leaving(kinds: list[list[int]], records: int, beta: list[float] | None = None) -> kernel.Certified:
+    """What is proved where records leave one after the other, -1 before a record that joins."""
+    coefficients = np.zeros(4) if beta is None else np.array(beta)
+    signs = np.array([-1.0 if kind[0] < 0 else 1.0 for kind in kinds])
+    codes = np.abs(np.array(kinds)) - 1
+    rows = rows_of(codes, ((0, 1, 2), (0, 1), (0, 1)))
+    weight = signs * np.exp(rows[:, 1:] @ coefficients)
+    each = rows[:, :, None] * rows[:, None, :] * weight[:, None, None]
+    sums = np.cumsum(each[::-1], axis=0)[::-1]
+    times = np.arange(1.0, len(codes) + 1)
+    message = RiskSetMessage(((0, 1, 2), (0, 1), (0, 1)), records, times, times, (RiskStep(coefficients, sums),))
+    statistics, _ = attacker_statistics(SCHEMA, reference=None)
+    guess = RiskSets()(RiskSetView((message,)), StatisticsKnowledge(SCHEMA, statistics, records), [0])
+    assert guess.cells.shape[1] == records
+    assert guess.proofs is not None
+    assert guess.proofs[0].cells.shape == (records, 3)
+    return guess.proofs[0]
+
+
+def test_risk_sets_that_records_join_or_that_have_too_many_prove_nothing() -> None:
+    left = [[1, 1, 1], [2, 2, 1], [3, 1, 2]]
+    good = leaving(left, 4)
+    assert good.cells.all(1).tolist() == [True, True, True, False]
+    assert len(good.conditions) == 3
+    joined = leaving([left[0], [-1, -2, -2], *left[1:]], 4)
+    assert not bool(joined.cells.any())
+    assert "no sum over records that leave" in str(joined.doubt)
+    assert "3 records leave the risk sets, more than the 2" in str(leaving(left, 2).doubt)
+    assert "no iteration is at coefficients of zero" in str(leaving(left, 4, [0.5, 0.0, 0.0, 0.0]).doubt)
 
 
 def test_patterns_that_are_priced_out_are_excluded_by_proof(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -256,6 +257,23 @@ def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
         scan(written(tmp_path / "b", {"pyproject.toml": "[tool.flwr"}))
     with pytest.raises(BadInputError, match="cannot be understood"):
         scan(written(tmp_path / "c", {"config_fed_client.json": "[" * 100_000}))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    os.mkfifo(tmp_path / "config_fed_server.json")
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    [project] = scan(tmp_path)
+    assert project.framework == "Flower app"
+
+
+def test_projects_without_a_list_of_what_they_do_are_unknown(tmp_path: Path) -> None:
+    executors = {"executors": [{"tasks": "train", "executor": "own"}]}
+    for name, content in (("config_fed_client.json", executors), ("algorithm_store.json", {"functions": 3})):
+        (tmp_path / name).write_text(json.dumps(content))
+    job, algorithm = scan(tmp_path)
+    assert [message.unknown for message in job.messages] == [("no executor with a list of tasks is named",)]
+    assert any("lists no functions: what leaves the node is unknown" in remark for remark in algorithm.remarks)
 
 
 def test_hostile_settings_neither_steer_nor_crash(tmp_path: Path, capfd, monkeypatch) -> None:

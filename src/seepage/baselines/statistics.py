@@ -26,6 +26,8 @@ from seepage.wire.statistics import (
 Tables = list[list[np.ndarray]]
 # Rounds of proportional fitting, and the most patterns that it is carried out on.
 _ROUNDS, _MOST = 60, 20_000
+# Numbers up to here are none.
+_NOTHING = 1e-200
 
 
 def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tables | None:
@@ -159,19 +161,24 @@ def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, genera
     if not isinstance(target, Discrete):
         return np.full(_size(message), np.nan)
     shares = knowledge.label_shares if knowledge.label_shares is not None else np.full(target.width, 1 / target.width)
-    codes = np.repeat(np.arange(target.width), _whole(shares * _size(message), _size(message)))
+    codes = np.repeat(np.arange(target.width), to_total(shares * _size(message), _size(message)))
     return generator.permutation(codes).astype(float)
 
 
-def _whole(expected: Float[np.ndarray, " part"], total: int) -> np.ndarray:
-    """Return whole numbers near some, with a total, by largest remainders.
+def to_total(
+    near: Float[np.ndarray, " part"], total: int, upper: Float[np.ndarray, " part"] | None = None
+) -> Int[np.ndarray, " part"]:
+    """Return whole numbers near some, cut off at ``upper`` and scaled to a total, by largest remainders.
 
     Example:
-        >>> _whole(np.array([1.5, 0.9, 0.6]), 3).tolist()
+        >>> to_total(np.array([1.4, 0.9, 0.7]), 3).tolist()
         [1, 1, 1]
     """
-    floor = np.floor(expected + 1e-9).astype(int)
-    order = np.argsort(floor - expected, kind="stable")
+    scaled = np.maximum(np.nan_to_num(near), 0)
+    scaled = scaled if upper is None else np.minimum(scaled, upper)
+    scaled = scaled * (total / max(float(scaled.sum()), 1e-300))
+    floor = np.floor(scaled + 1e-9).astype(int)
+    order = np.argsort(floor - scaled, kind="stable")
     for k in range(total - int(floor.sum())):
         floor[order[k % len(order)]] += 1
     return floor
@@ -185,7 +192,7 @@ class OwnTotals(_FromTables):
     def _places(self, tables: Tables, message: StatisticsMessage, generator: np.random.Generator) -> np.ndarray:
         columns = []
         for i, levels in enumerate(message.levels):
-            counts = _whole(tables[i][i].diagonal(), _size(message))
+            counts = to_total(tables[i][i].diagonal(), _size(message))
             columns.append(generator.permutation(np.repeat(np.arange(len(levels)), counts)[: _size(message)]))
         return np.stack(columns, axis=1)
 
@@ -202,7 +209,7 @@ class CrossTables(_FromTables):
         number = len(tables)
         shared = np.array([[_information(tables[i][j]) for j in range(number)] for i in range(number)])
         places = np.zeros((_size(message), number), dtype=int)
-        counts = _whole(tables[0][0].diagonal(), _size(message))
+        counts = to_total(tables[0][0].diagonal(), _size(message))
         places[:, 0] = np.repeat(np.arange(len(counts)), counts)[: _size(message)]
         known = [0]
         while len(known) < number:
@@ -212,7 +219,7 @@ class CrossTables(_FromTables):
                 here = np.flatnonzero(places[:, parent] == level)
                 row = tables[parent][child][level]
                 if len(here):
-                    shares = _whole(row / max(float(row.sum()), 1e-300) * len(here), len(here))
+                    shares = to_total(row / max(float(row.sum()), 1e-300) * len(here), len(here))
                     places[here, child] = generator.permutation(np.repeat(np.arange(len(row)), shares)[: len(here)])
             known.append(child)
         return places
@@ -239,21 +246,31 @@ class LikeliestTable(_FromTables):
         patterns = _possible(tables)
         if patterns is None:
             return CrossTables()._places(tables, message, generator)
-        counts = _whole(fitted(tables, patterns, _size(message)), _size(message))
+        counts = to_total(fitted(tables, patterns, _size(message)), _size(message))
         return np.repeat(patterns, counts, axis=0)[: _size(message)]
 
 
 def fitted(tables: Tables, patterns: Int[np.ndarray, "pattern column"], total: int) -> Float[np.ndarray, " pattern"]:
-    """Return the numbers of largest entropy of some patterns that have cross tables, by proportional fitting."""
-    number = np.ones(len(patterns))
-    for _ in range(_ROUNDS):
-        for i in range(len(tables)):
-            for j in range(i):
-                place = patterns[:, i] * tables[j][j].shape[0] + patterns[:, j]
-                have = np.bincount(place, number, tables[i][j].size)
-                number *= (tables[i][j].ravel() / np.maximum(have, 1e-300))[place]
+    """Return the numbers of largest entropy of some patterns that have cross tables, for a total."""
+    pairs = [((i, j), tables[i][j]) for i in range(len(tables)) for j in range(i)]
+    number = proportional(np.ones(len(patterns)), pairs, patterns)
     scaled: Float[np.ndarray, " pattern"] = number * (total / max(float(number.sum()), 1e-300))
     return scaled
+
+
+def proportional(
+    number: Float[np.ndarray, " pattern"],
+    tables: Sequence[tuple[tuple[int, ...], np.ndarray]],
+    patterns: Int[np.ndarray, "pattern column"],
+) -> Float[np.ndarray, " pattern"]:
+    """Return numbers of patterns that have tables, each of some columns, nearest to others, by proportional fitting."""
+    placed = [(np.ravel_multi_index(tuple(patterns[:, i] for i in columns), own.shape), own) for columns, own in tables]
+    for _ in range(_ROUNDS if placed else 0):
+        for place, table in placed:
+            have = np.bincount(place, number, table.size)
+            ratio = np.divide(table.ravel(), have, out=np.zeros(table.size), where=have > _NOTHING)
+            number = number * ratio[place]
+    return number
 
 
 def _possible(tables: Tables) -> np.ndarray | None:

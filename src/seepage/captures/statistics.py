@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seepage import registry
 from seepage.assessment.statistics import measure_tables
@@ -109,7 +109,8 @@ class StatisticsDeclaration(BaseModel):
         records: number of records behind the sums; taken from the messages if left out.
         changed: number of records by which the second run of tables has more.
         base: multiple that numbers of tables were rounded to.
-        minimum: least number of records that tables show, where others are left out.
+        rounding: to the nearest multiple, or up or down, as random and controlled rounding do.
+        minimum: least number of records that tables show, where all smaller ones, and only these, are left out.
         freedom, rule: what variances are divided by, n less this, and the definition of quantiles, as numpy names it.
         centre, scale: what a survival model's columns were standardised with, in the order of the coefficients.
     """
@@ -127,6 +128,7 @@ class StatisticsDeclaration(BaseModel):
     changed: int = Field(default=1, ge=1)
     rounded: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     base: int = Field(default=0, ge=0)
+    rounding: Literal["nearest", "either"] = "nearest"
     minimum: int | None = Field(default=None, ge=1)
     freedom: Literal[0, 1] = 1
     rule: Literal["linear", "weibull", "hazen", "median_unbiased", "inverted_cdf", "averaged_inverted_cdf"] = "linear"
@@ -146,6 +148,16 @@ class StatisticsDeclaration(BaseModel):
         return Schema(
             columns=tuple(Discrete(name=c.name, categories=c.categories) for c in self.columns), target=target
         )
+
+    @property
+    def outcomes(self) -> tuple[float, ...] | None:
+        """What each category of the outcome counts as: its number in models of numbers, else its place."""
+        classes = self.target.categories
+        if classes is None:
+            return None
+        numbers = [float(c) for c in classes if isinstance(c, int | float) and not isinstance(c, bool)]
+        as_they_are = len(numbers) == len(classes) and self.family != "binomial"
+        return tuple(numbers) if as_they_are else tuple(map(float, range(len(classes))))
 
     @property
     def levels(self) -> tuple[tuple[int, ...], ...]:
@@ -276,11 +288,18 @@ def read_statistics(folder: Path) -> tuple[StatisticsDeclaration, StatisticsMess
     what, advice = f"the declaration {str(path)!r}", "docs/captured-statistics.md has the form"
     values = json_object(text_of(path, what, _LARGEST_JSON, advice), what, advice)
     declared = described(StatisticsDeclaration, values, what, 1)
+    try:
+        _ = declared.table
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise BadInputError(f"{what} cannot be used: {why}.") from error
     classes = declared.target.categories
     if classes is not None and len(classes) != 2 and (len(classes) < 2 or declared.protocol == "cox"):
         raise BadInputError(
             f"{what} has {len(classes)} categories of the target; give both of an event (cox), or two or more."
         )
+    if declared.means and declared.protocol != "glm":
+        raise BadInputError(f"{what} says that sums are means, which are read of a 'glm' alone; give sums.")
     if declared.offset or declared.weights:
         given = " and ".join(name for name in ("offset", "weights") if getattr(declared, name))
         raise BadInputError(
@@ -300,6 +319,8 @@ def _messages(folder: Path) -> Iterator[_Message]:
     for path in sorted(folder.iterdir()):
         if path.name == DECLARATION or path.suffix not in (".json", ".npz"):
             continue
+        if not path.is_file():
+            raise BadInputError(f"the message {str(path)!r} is no file; move it out of the folder.")
         for k, values in enumerate(_json(path) if path.suffix == ".json" else _arrays(path)):
             where = f"{path.name}, iteration {k + 1} of the file"
             known: dict[str, Any] = {}
@@ -314,8 +335,9 @@ def _messages(folder: Path) -> Iterator[_Message]:
 
 def _json(path: Path) -> list[Mapping[str, Any]]:
     what, advice = f"the message {str(path)!r}", "give an object of each iteration, or a list of them"
+    text = text_of(path, what, _LARGEST_JSON, advice)
     try:
-        values = json.loads(text_of(path, what, _LARGEST_JSON, advice))
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{what} is not JSON ({error}); {advice}.") from error
     values = values.get("iterations", [values]) if isinstance(values, dict) else values
@@ -399,7 +421,24 @@ def _newton(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ne
         )
     if count is None:
         count = _counted(declared, steps[0])
-    return NewtonMessage(declared.family, declared.levels, count, tuple(steps), declared.rounded, means=declared.means)
+    rounded = max(declared.rounded, _of_type(messages, count))
+    return NewtonMessage(
+        declared.family, declared.levels, count, tuple(steps), rounded, means=declared.means, outcomes=declared.outcomes
+    )
+
+
+def _of_type(messages: Sequence[_Message], records: int) -> float:
+    """Return what sums in arrays of single or half precision are off by, twice; 0 for those in double precision."""
+    off = 0.0
+    for message in messages:
+        coefficients = np.asarray(message.values.get("coefficients", 0))
+        for name in ("information", "score", "right", "sums", "agg1", "agg2", "agg3"):
+            array = message.values.get(name)
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.dtype.itemsize < 8:
+                # The site may have computed in this type, too.
+                reach = records + 64 * max(coefficients.size, 1)
+                off = max(off, 2 * reach * float(np.finfo(array.dtype).eps) * float(np.abs(array).max(initial=0.0)))
+    return off
 
 
 def _check_symmetric(matrix: np.ndarray, where: str, declared: StatisticsDeclaration) -> None:
@@ -433,8 +472,8 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
         raise BadInputError("no message has 'times', the event times of the sums; put them into the first.")
     grid = _numbers("times", times)
     if not len(grid) or (np.diff(grid) <= 0).any():
-        raise BadInputError("'times' have to be finite and in ascending order, each once.")
-    steps = []
+        raise BadInputError("'times' have to be one or more event times, finite and in ascending order, each once.")
+    steps, growths = list[RiskStep](), list[float]()
     for t, message in enumerate(messages):
         coefficients = message.array("coefficients", declared, (width - 1,))
         if coefficients is None and t > 0:
@@ -455,9 +494,10 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
             sums[:, 0, 0], sums[:, 0, 1:], sums[:, 1:, 0], sums[:, 1:, 1:] = first, second, second, third
         for matrix in sums:
             _check_symmetric(matrix, message.where, declared)
-        steps.append(
-            _on_levels(RiskStep(np.zeros(width - 1) if coefficients is None else coefficients, sums), declared)
-        )
+        sent = RiskStep(np.zeros(width - 1) if coefficients is None else coefficients, sums)
+        step, growth = _on_levels(sent, declared)
+        steps.append(step)
+        growths.append(growth)
     own = np.zeros(len(grid)) if events is None else _numbers("events", events)
     if len(own) != len(grid) or (own < 0).any():
         raise BadInputError(
@@ -469,10 +509,10 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> 
         count = round(float(at_first))
     if count is None:
         raise BadInputError("the messages do not say of how many records they are; give 'records' in the declaration.")
-    rounded = declared.rounded
+    rounded = max(declared.rounded, _of_type(messages, count))
     if declared.centre is not None or declared.scale is not None:
-        # Taking columns back from standardised ones adds roundings of its own.
-        rounded = max(rounded, _TAKEN_BACK * max(float(np.abs(step.sums).max()) for step in steps))
+        # Each sum is then made of several, and taking columns back adds roundings of its own.
+        rounded = rounded * max(growths) + _TAKEN_BACK * max(float(np.abs(step.sums).max()) for step in steps)
     return RiskSetMessage(declared.levels, count, grid, own, tuple(steps), rounded)
 
 
@@ -487,11 +527,14 @@ def _numbers(name: str, value: object) -> np.ndarray:
     return numbers
 
 
-def _on_levels(step: RiskStep, declared: StatisticsDeclaration) -> RiskStep:
-    """Return the sums of columns of 0 and 1, where they are of standardised ones z = (x - centre) / scale."""
+def _on_levels(step: RiskStep, declared: StatisticsDeclaration) -> tuple[RiskStep, float]:
+    """Return the sums of columns of 0 and 1, where they are of standardised ones z = (x - centre) / scale.
+
+    The second is by how much a rounding of what was sent may have grown in them.
+    """
     width = len(declared.coefficients) - 1
     if declared.centre is None and declared.scale is None:
-        return step
+        return step, 1.0
     centre = np.zeros(width) if declared.centre is None else np.array(declared.centre)
     scale = np.ones(width) if declared.scale is None else np.array(declared.scale)
     if centre.shape != (width,) or scale.shape != (width,) or not (scale > 0).all():
@@ -501,7 +544,9 @@ def _on_levels(step: RiskStep, declared: StatisticsDeclaration) -> RiskStep:
         )
     coefficients = step.coefficients / scale
     back = np.block([[np.ones((1, 1)), np.zeros((1, width))], [centre[:, None], np.diag(scale)]])
-    return RiskStep(coefficients, np.exp(centre @ coefficients) * (back @ step.sums @ back.T))
+    factor = np.exp(centre @ coefficients)
+    growth = float(factor * np.abs(back).sum(1).max() ** 2)
+    return RiskStep(coefficients, factor * (back @ step.sums @ back.T)), growth
 
 
 def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> TablesMessage:
@@ -543,8 +588,9 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ta
     summaries = tuple((x, y) for x, y in pairs if x is not None and (y is not None or not before))
     levels = tuple(tuple(range(len(column.categories))) for column in declared.columns)
     return TablesMessage(
-        levels, first, changed, counts["before"], counts["after"], declared.base, declared.minimum, summaries
-    )
+        levels, first, changed, counts["before"], counts["after"], declared.base, declared.minimum, summaries,
+        declared.rounding == "nearest",
+    )  # fmt: skip
 
 
 def write_statistics(

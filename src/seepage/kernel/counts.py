@@ -25,6 +25,7 @@ MOST_PATTERNS = 200_000
 # Share of a record that bounds may err by before they are rounded to whole numbers.
 _SAME = 1e-6
 _ROUNDS = 3
+_NOT_THOSE = "the first message is not that of the declared records and levels"
 
 
 class Step(NamedTuple):
@@ -84,19 +85,39 @@ class Totals(NamedTuple):
     def describe(self) -> tuple[str, ...]:
         """Return as sentences what a statement about these sums is conditional on."""
         each = ", ".join(column.name for column in self.columns)
-        exact = "double precision" if not self.rounded else f"multiples of {self.rounded:g}"
         if not self.steps:
             return self._of_tables(each)
         return (
             f"The sums are those of exactly {self.records} records, each of weight 1 and the same in every iteration.",
-            f"The model is {self.family} with its canonical link and no offset; sums were sent in {exact}.",
-            f"Every record has one of the levels of the model in each column: {each}.",
+            f"The model is {self.family} with its canonical link and no offset, at exactly these coefficients.",
+            f"Sums were sent in {self.precision}.",
+            self.design,
+        )
+
+    @property
+    def precision(self) -> str:
+        """In what numbers sums were sent."""
+        return "double precision" if not self.rounded else f"multiples of {self.rounded:g}"
+
+    @property
+    def design(self) -> str:
+        """What the columns of the design are, as a sentence."""
+        each = ", ".join(column.name for column in self.columns)
+        return (
+            f"Every record has one of the levels of the model in each column: {each}. Coefficients are those of the "
+            "intercept and of these levels, in the declared order, of entries that are 0 or 1."
         )
 
     def _of_tables(self, each: str) -> tuple[str, ...]:
-        ways = dict.fromkeys(after.describe() for after, _ in self.summaries)
+        ways = list(dict.fromkeys(after.describe() for after, _ in self.summaries))
+        if self.tables and self.rounded:
+            ways.append(f"Each number of the tables, or difference of two, is off by at most {self.rounded / 2:g}.")
+        least = {table.minimum for table in self.tables if bool(table.counts.isnan().any())}
+        if least and max(least) <= self.records:
+            ways.append(f"Numbers that were left out are below {max(least)}.")
         return (
-            f"The tables, or the differences of two, are those of exactly {self.records} records, each counted once.",
+            f"The tables, or the differences of two, are those of exactly {self.records} records, each counted once; "
+            "of two runs, the second has all records of the first.",
             *ways,
             f"Every record has one of the declared categories and numbers in each column: {each}.",
         )
@@ -199,6 +220,9 @@ def _cancelled(family: str, rows: Tensor, coefficients: Sequence[float] | None) 
     far = float((rows @ torch.tensor(coefficients, dtype=torch.float64)).abs().max())
     each = {"information": 8.0, "score": 8.0, "right": 8 * (1 + far), "deviance": 8 * (1 + far)}
     if family == "binomial":
+        # R cuts predictors off at 30, beyond which a weight is a roundoff.
+        cut = math.exp(-30) / DOUBLE if far > 30 else 0.0
+        each |= {"information": each["information"] + cut, "score": each["score"] + cut}
         # Beyond 36 means are no longer distinct from 0 or 1, and projects cut them off.
         each["deviance"] += 4 * math.exp(min(far, 36.0)) + (4 * far / DOUBLE if far > 30 else 0.0)
     if far > (30 if family == "binomial" else 600):
@@ -251,7 +275,11 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
         RefusedError: they are no whole numbers that belong to the declared records.
     """
     pairs = _pairs(sent)
-    if pairs is None or max(float(off.max()) for row in pairs for _, off in row) >= 0.5:
+    if pairs is None:
+        return None
+    if any(bool((table + off < -_SAME).any()) for row in pairs for table, off in row):
+        raise RefusedError(_NOT_THOSE)
+    if max(float(off.max()) for row in pairs for _, off in row) >= 0.5:
         return None
     whole = [[table.round() for table, _ in row] for row in pairs]
     apart = any(
@@ -262,7 +290,7 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
     least = min(float(number.min()) for row in whole for number in row)
     total = {float(number.sum()) for row in whole for number in row}
     if apart or least < 0 or total != {float(sent.records)}:
-        raise RefusedError("the first message is not that of the declared records and levels")
+        raise RefusedError(_NOT_THOSE)
     return whole
 
 
@@ -362,6 +390,50 @@ def _apart(sent: Totals) -> Tensor:
     apart = column[:, None] != column[None, :]
     apart[0, 0] = True
     return apart
+
+
+def _check_levels(sent: Totals, patterns: Tensor) -> None:
+    """Refuse an information whose entries of one column are not those of its levels, which exclude each other."""
+    rows = design(sent, patterns)
+    for step in sent.steps:
+        if step.information is None:
+            continue
+        information = step.information.double()
+        size = 1.01 * float(information.abs().max()) + sent.rounded + sent.off
+        lost = (sent.records + _ROUNDINGS + _reach(step, rows)) * size
+        lost += sent.records * _cancelled(sent.family, rows, step.coefficients).get("information", 0.0)
+        off = 2 * (lost * DOUBLE + sent.rounded / 2 + sent.off)
+        if bool(((information - torch.diag(information[0])).abs() > off)[~_apart(sent)].any()):
+            raise RefusedError("the information has entries that are not those of the levels of one column")
+
+
+def _check_grid(sent: Totals) -> None:
+    """Refuse counts that lie on a coarser grid than is declared: multiples of a number, or of few significant digits.
+
+    Sums whose weights differ show by themselves that they were rounded, since no records have them.
+    """
+    steps = [step for step in sent.steps if step.information is not None]
+    weights = [_like_weight(sent.family, step) for step in steps]
+    counts, weight = [table.counts.double().flatten() for table in sent.tables], 1.0
+    if steps and None not in weights:
+        weight = min(w for w in weights if w is not None)
+        pairs = _pairs(sent) or []
+        # Cells, and the entries that were sent.
+        counts += [table.flatten() for row in pairs for table, _ in row]
+    if not counts or (steps and None in weights) or sent.rounded >= weight:
+        return
+    cells = {round(float(count)) for count in torch.cat(counts) if not bool(count.isnan()) and abs(float(count)) > 0.5}
+    multiple = math.gcd(*cells)
+    if multiple > 1 and cells != {sent.records}:
+        raise RefusedError(f"all numbers of records are multiples of {multiple}, as if they were rounded")
+    sent_counts = [step.information.double().flatten() for step in steps if step.information is not None]
+    entries = {round(float(x), 9) for x in torch.cat(sent_counts or counts).nan_to_num()}
+    for digits in range(1, 6):
+        wide = [(x, 10.0 ** (math.floor(math.log10(x)) - digits + 1)) for x in entries if x > 10.0**digits * weight]
+        wide = [(x, step) for x, step in wide if step > weight]
+        others = {x for x, _ in wide} - {round(sent.records * weight, 9)}
+        if others and all(abs(x / step - round(x / step)) < 1e-9 for x, step in wide):
+            raise RefusedError(f"all large sums have {digits} significant digits, as if they were rounded")
 
 
 class _System:
@@ -552,6 +624,8 @@ def bounds(
     if sent.defense != "none":
         raise RefusedError(f"sums that {sent.defense} changed prove nothing")
     patterns, high = patterns_of(sent)
+    _check_levels(sent, patterns)
+    _check_grid(sent)
     found = equations(sent, patterns)
     if multipliers.shape[1] != len(found.values):
         raise RefusedError("there is not one multiplier for each equation")
@@ -638,19 +712,45 @@ def certify_counts(
     return Certified(every, torch.zeros_like(every), sent.describe())
 
 
-def certify_groups(groups: Sequence[tuple[Totals, Tensor, Tensor, Tensor, Sequence[Split]]], rest: int) -> Certified:
-    """Return which records of several groups are proved, each by its own sums; of ``rest`` more nothing is.
+def _check_leaving(part: Totals) -> None:
+    """Refuse a number of records that the sums at coefficients of zero, which count them, do not tell."""
+    sums = (step.information for step in part.steps if _like_weight(part.family, step) is not None)
+    first = next((information for information in sums if information is not None), None)
+    off = part.off + part.rounded / 2 + (part.records + _ROUNDINGS) * DOUBLE * part.records
+    if first is None or off >= 0.5 or abs(float(first[0, 0]) - part.records) > off:
+        raise RefusedError("the sums do not tell how many records leave: that takes those at coefficients of zero")
 
-    A group is what leaves a risk set between two event times, whose sums are the difference of the two.
+
+def certify_groups(
+    groups: Sequence[tuple[Totals, Tensor, Tensor, Tensor, Sequence[Split]]], others: Sequence[Totals], records: int
+) -> Certified:
+    """Return which of a site's records are proved, those of several groups first, each by its own sums.
+
+    A group is what leaves a risk set between two event times, whose sums are the difference of the two. ``others`` are
+    such differences of which nothing is to be proved. Where one is not that of records, records join risk sets or are
+    of other weights, and nothing is proved.
     """
+    parts = [group[0] for group in groups] + list(others)
+    columns = len(parts[0].columns) if parts else 0
+    try:
+        if not groups:
+            raise RefusedError("no group of records is told apart")
+        if (left := sum(part.records for part in parts)) > records:
+            raise RefusedError(f"{left} records leave the risk sets, more than the {records} that are declared")
+        for part in parts:
+            cross_tables(part)
+            _check_leaving(part)
+    except RefusedError as error:
+        why = "sums at neighbouring event times differ by what is no sum over records that leave"
+        return nothing(records, columns, why if str(error) == _NOT_THOSE else str(error))
     proofs = [certify_counts(*group) for group in groups]
-    if not proofs:
-        return nothing(rest, 0, "no group of records is told apart")
     cells = torch.cat([proof.cells for proof in proofs])
-    cells = torch.cat([cells, torch.zeros(rest, cells.shape[1], dtype=torch.bool)])
+    cells = torch.cat([cells, torch.zeros(records - len(cells), columns, dtype=torch.bool)])
     conditions = (
-        "Sums at neighbouring event times differ by the records that left the risk set, and each record is in all risk "
-        "sets up to its own time.",
+        "Sums at neighbouring event times differ by the records that left the risk set, each of weight 1, and each "
+        "record is in all risk sets up to its own time.",
+        f"Sums are of exp(x beta) at exactly these coefficients, and were sent in {parts[0].precision}.",
+        parts[0].design,
     )
     doubts = [proof.doubt for proof in proofs if proof.doubt is not None]
     return Certified(

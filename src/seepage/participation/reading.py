@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class Participation:
                 "do not matter, so write 1 for each that took part."
             )
         for kind, names in (("round", rounds), ("client", clients)):
-            if twice := [name for name in names if names.count(name) > 1]:
+            if twice := [name for name, number in Counter(names).items() if number > 1]:
                 raise BadInputError(
                     f"each {kind} has a name of its own, got {clean(twice[0], 60)!r} twice; rename one."
                 )

@@ -113,9 +113,14 @@ def _of_client(
                 (*unknown, *([question] if question else [])),
                 audit,
             )
-    if not sequence(settings.get("executors")):
+    if not any(sequence(executor.get("tasks")) for executor in parts(settings.get("executors"))):
         yield LeavingMessage(
-            "client", "server", f"unknown ({at(path, folder)})", (), ("no executor is named",), NO_AUDIT
+            "client",
+            "server",
+            f"unknown ({at(path, folder)})",
+            (),
+            ("no executor with a list of tasks is named",),
+            NO_AUDIT,
         )
 
 

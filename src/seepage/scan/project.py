@@ -51,7 +51,7 @@ class ScannedProject:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files of a folder, those of environments, hidden folders and behind links left out."""
+    """Return the files of a folder: none of environments, hidden folders and behind links, and no pipes."""
     listed: list[Path] = []
     waiting = [folder]
     while waiting:
@@ -66,7 +66,7 @@ def files_below(folder: Path) -> list[Path]:
             if entry.is_dir():
                 if entry.name not in _SKIPPED:
                     waiting.append(entry)
-            else:
+            elif entry.is_file():
                 listed.append(entry)
         if len(listed) > _MOST_FILES:
             raise BadInputError(

@@ -71,6 +71,11 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
     sources = [of for of in read if isinstance(of, ReadSource)]
     guards = _guards(folder, sources, given)
     stores = [path for path in listed if path.name == STORE]
+    remarks += [
+        f"{at(path, folder)} lists no functions: what leaves the node is unknown."
+        for path in stores
+        if not any(parts(settings_in(path).get("functions")))
+    ]
     messages = [message for path in stores for message in _of_algorithm(folder, path, guards, bool(sources))]
     if not stores:
         messages.append(

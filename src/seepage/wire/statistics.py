@@ -51,6 +51,7 @@ class NewtonMessage:
         noise: standard deviation of normal noise on each entry of the information, and of the score or right side.
         means: whether sums were divided by the number of records.
         alone: whether they follow from the site's own fit: the inverse of its covariance, and a score of 0.
+        outcomes: number that each category of the outcome counts as; None for those of the function ``outcomes``.
     """
 
     family: Family
@@ -61,6 +62,7 @@ class NewtonMessage:
     noise: tuple[float, float] = (0.0, 0.0)
     means: bool = False
     alone: bool = False
+    outcomes: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,11 @@ class RiskSetMessage:
         """Standard deviations of noise, of which there is none."""
         return 0.0, 0.0
 
+    @property
+    def at_zero(self) -> int | None:
+        """Place of the first iteration at coefficients of zero, whose sums count records; None without one."""
+        return next((k for k, step in enumerate(self.steps) if not step.coefficients.any()), None)
+
     def group(self, sums: Sequence[Float[np.ndarray, "entry entry"]], records: int) -> NewtonMessage:
         """Return sums of each iteration as those of a Poisson model, whose weights are exp(x beta), too."""
         steps = [
@@ -151,6 +158,7 @@ class TablesMessage:
         before, after: numbers of records by the levels of columns i < j, under (i, j), or of one column, under (i,);
             NaN for those left out.
         base: multiple that numbers were rounded to; 0 for those that were not.
+        nearest: whether that is the nearest multiple; else they were rounded up or down, such as at random.
         least: least number that is not left out, where that is known.
         summaries: figures of numbers in groups, of the second run and of the first, None where there is no first.
     """
@@ -163,6 +171,7 @@ class TablesMessage:
     base: int = 0
     least: int | None = None
     summaries: tuple[tuple[kernel.Summary, kernel.Summary | None], ...] = field(repr=False, default=())
+    nearest: bool = True
 
     @property
     def minimum(self) -> int:
@@ -185,7 +194,7 @@ class TablesMessage:
         )
         columns = tuple(_encoded(c) for c in (*schema.columns, *([target] if labels else [])))
         levels = (*self.levels, *([tuple(range(target.width))] if labels else []))
-        rounded = self.base * (2.0 if self.records else 1.0)
+        rounded = (self.base if self.nearest else 2 * max(self.base - 1, 0)) * (2.0 if self.records else 1.0)
         return kernel.Totals(
             columns, levels, "gaussian", self.changed, tables=tables, rounded=rounded, summaries=summaries
         )
@@ -245,7 +254,9 @@ def totals_of(message: NewtonMessage, schema: Schema, labels: bool = False, off:
     ``off`` is by how much sums may be off beyond their own roundings.
     """
     target = schema.target
-    values = tuple(outcomes(target)) if labels and isinstance(target, Discrete) else None
+    values = None
+    if labels and isinstance(target, Discrete):
+        values = tuple(outcomes(target)) if message.outcomes is None else message.outcomes
     times = message.records if message.means else 1
     tensor = lambda x: None if x is None else torch.from_numpy(np.asarray(x, dtype=np.float64)) * times  # noqa: E731
     steps = tuple(

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from seepage import kernel
-from seepage.attacks.statistics.solving import Matrix, Vector, to_total
-from seepage.baselines.statistics import fitted, independent, published
+from seepage.attacks.statistics.solving import Matrix, Vector
+from seepage.baselines.statistics import fitted, independent, published, to_total
 from seepage.tabular.schema import Discrete
 from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, TablesMessage, totals_of
 
@@ -59,7 +59,7 @@ def estimate(message: NewtonMessage, knowledge: StatisticsKnowledge) -> BlurredR
         patterns, _ = kernel.patterns_of(totals_of(bare, schema, labels=True, off=off))
     matrix, values = _in_deviations(message, knowledge, patterns, several > 1, off)
     numbers = poisson_mode(matrix, values, _expected(message, knowledge, patterns.numpy(), several))
-    return _records(numbers, patterns.numpy(), several, message.levels, message.records)
+    return _records(numbers, patterns.numpy(), message.levels, message.records)
 
 
 def estimate_changed(message: TablesMessage, knowledge: StatisticsKnowledge) -> BlurredRecords:
@@ -78,30 +78,24 @@ def estimate_changed(message: TablesMessage, knowledge: StatisticsKnowledge) -> 
     shares = np.maximum(knowledge.statistics.target.probabilities.numpy(), _FEWEST)
     expected = _expected(message, knowledge, patterns.numpy(), len(shares), shares)
     numbers = poisson_mode(sums.matrix.numpy() / deviation[:, None], sums.values.numpy() / deviation, expected)
-    return _records(numbers, patterns.numpy(), len(shares), message.levels, message.changed)
+    return _records(numbers, patterns.numpy(), message.levels, message.changed)
 
 
 def _records(
-    numbers: Vector,
-    patterns: Int[np.ndarray, "pattern _column"],
-    several: int,
-    levels: Sequence[Sequence[int]],
-    total: int,
+    numbers: Vector, patterns: Int[np.ndarray, "pattern _column"], levels: Sequence[Sequence[int]], total: int
 ) -> BlurredRecords:
-    """Return whole records of patterns, each of which stands ``several`` times, with each outcome."""
-    numbers, places = numbers.reshape(-1, several), patterns[::several]
-    whole = _whole(numbers.sum(1), total)
-    rows = np.repeat(places, whole.astype(int), axis=0)
-    codes = [np.array(own)[rows[:, i]] for i, own in enumerate(levels)]
+    """Return whole records of patterns in ascending order, which have an outcome as a further column or none."""
+    places, repeats = np.unique(patterns[:, : len(levels)], axis=0, return_counts=True)
+    ends = np.cumsum(repeats)[:-1]
+    own = np.split(numbers, ends)
+    whole = to_total(np.array([part.sum() for part in own]), total)
+    rows = np.repeat(places, whole, axis=0)
+    codes = [np.array(own_levels)[rows[:, i]] for i, own_levels in enumerate(levels)]
     outcomes = np.full(len(rows), np.nan)
-    if several > 1:
-        shared = [_whole(own, int(count)) for own, count in zip(numbers, whole, strict=True)]
-        outcomes = np.concatenate([np.repeat(np.arange(several), own.astype(int)) for own in shared]).astype(float)
+    if patterns.shape[1] > len(levels):
+        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(own, whole, strict=True)])
+        outcomes = np.repeat(patterns[:, -1], shared).astype(float)
     return BlurredRecords(np.stack(codes, axis=1).astype(float), outcomes, len(places))
-
-
-def _whole(numbers: Vector, total: int) -> Vector:
-    return to_total(numbers, np.full(len(numbers), np.inf), total)
 
 
 def _in_deviations(
@@ -158,13 +152,15 @@ def _expected(
     of_outcomes: Vector | None = None,
 ) -> Vector:
     """Return the numbers of records of each pattern by the published cross tables, or else the public marginals."""
-    places = patterns[::several, : len(message.levels)]
+    places, which = np.unique(patterns[:, : len(message.levels)], axis=0, return_inverse=True)
     tables = published(message, knowledge) or independent(message, knowledge)
     total = message.changed if isinstance(message, TablesMessage) else message.records
-    numbers = np.maximum(fitted(tables, places, total), _FEWEST)
+    numbers = np.maximum(fitted(tables, places, total), _FEWEST)[which]
+    if several == 1:
+        return numbers
     known = knowledge.label_shares if of_outcomes is None else of_outcomes
     shares = np.full(several, 1 / several) if known is None else np.maximum(known, 1e-6)
-    return numbers if several == 1 else np.outer(numbers, shares / shares.sum()).ravel()
+    return numbers * (shares / shares.sum())[patterns[:, -1]]
 
 
 def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
@@ -195,7 +191,11 @@ def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
         slope = values - matrix @ now + missed
         curve = (matrix * now[None]) @ matrix.T
         curve[np.diag_indices_from(curve)] += 1.0
-        step = cho_solve(cho_factor(curve, check_finite=False), -slope)
+        try:
+            step = cho_solve(cho_factor(curve), -slope)
+        except (np.linalg.LinAlgError, ValueError):
+            # Sums that no numbers have even nearly lead beyond what double precision solves.
+            break
         gain, size, start = float(slope @ step), 1.0, height(missed)
         if -gain < 1e-9 * max(1.0, abs(start)):
             break

@@ -11,6 +11,7 @@ import torch
 from seepage import kernel
 from seepage.attacks.statistics.blurred import estimate
 from seepage.attacks.statistics.outcomes import outcomes_of
+from seepage.attacks.statistics.reading import ReadMessage, read_each
 from seepage.attacks.statistics.solving import SolvedCounts, solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.registry import attacks
@@ -41,16 +42,9 @@ class Counts:
 
     def __call__(self, view: NewtonView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
         """Return the guess; by a victim's seed, ties between patterns and outcomes are dealt out."""
-        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
-        return StatisticsGuess(
-            torch.from_numpy(np.stack([r.cells for r in read])),
-            labels=torch.from_numpy(np.stack([r.labels for r in read])),
-            proofs=tuple(r.proof for r in read),
-            regime=tuple(r.regime for r in read),
-            facts=tuple(r.facts for r in read),
-        )
+        return read_each(view.messages, seeds, lambda message, seed: self._read(message, knowledge, seed))
 
-    def _read(self, message: NewtonMessage, knowledge: StatisticsKnowledge, seed: int) -> _Read:
+    def _read(self, message: NewtonMessage, knowledge: StatisticsKnowledge, seed: int) -> ReadMessage:
         schema = knowledge.schema
         sent = totals_of(message, schema)
         try:
@@ -67,7 +61,7 @@ class Counts:
             table = LikeliestTable()(NewtonView((message,)), knowledge, [seed])
             assert table.labels is not None
             proof = kernel.nothing(message.records, len(schema.columns), str(error))
-            return _Read(table.cells[0].numpy(), table.labels[0].numpy(), proof, f"{NOT_TRIED}{error}", {})
+            return ReadMessage(table.cells[0].numpy(), table.labels[0].numpy(), proof, f"{NOT_TRIED}{error}", {})
         numbers = solved.counts.astype(int)
         cells = solved.rows(message.levels, message.records)
         labels = np.full(message.records, np.nan)
@@ -84,26 +78,15 @@ class Counts:
             "occupied": float((numbers > 0).sum()),
             **_proved_alone(sent, solved),
         }
-        return _Read(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
+        return ReadMessage(cells, labels, proof, f"{solved.by}, rank {solved.rank} over {len(numbers)} patterns", facts)
 
 
-def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge, blur: str) -> _Read:
+def _estimated(message: NewtonMessage, knowledge: StatisticsKnowledge, blur: str) -> ReadMessage:
     """Return what is read through noise or coarse rounding, which leave nothing to prove."""
     records = estimate(message, knowledge)
     proof = kernel.nothing(message.records, len(knowledge.schema.columns), f"no numbers are proved under this {blur}")
     regime = f"estimated under {blur}, {records.patterns} patterns"
-    return _Read(records.cells, records.labels, proof, regime, {"patterns": float(records.patterns)})
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What was read of one message."""
-
-    cells: np.ndarray
-    labels: np.ndarray
-    proof: kernel.Certified
-    regime: str
-    facts: dict[str, float]
+    return ReadMessage(records.cells, records.labels, proof, regime, {"patterns": float(records.patterns)})
 
 
 def _proved_alone(sent: kernel.Totals, solved: SolvedCounts) -> dict[str, float]:

@@ -11,6 +11,7 @@ import torch
 
 from seepage import kernel
 from seepage.attacks.statistics.blurred import estimate_changed
+from seepage.attacks.statistics.reading import ReadMessage, read_each
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.registry import attacks
@@ -37,18 +38,9 @@ class Differencing:
 
     def __call__(self, view: TablesView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
         """Return the guess; by a victim's seed, records are drawn where nothing follows."""
-        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
-        cells, labels, proofs, regimes = zip(*read, strict=True)
-        return StatisticsGuess(
-            torch.from_numpy(np.stack(cells)),
-            labels=torch.from_numpy(np.stack(labels)),
-            proofs=tuple(proofs),
-            regime=tuple(regimes),
-        )
+        return read_each(view.messages, seeds, lambda message, seed: self._read(message, knowledge, seed))
 
-    def _read(
-        self, message: TablesMessage, knowledge: StatisticsKnowledge, seed: int
-    ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, str]:
+    def _read(self, message: TablesMessage, knowledge: StatisticsKnowledge, seed: int) -> ReadMessage:
         schema, statistics = knowledge.schema, knowledge.statistics
         width = len(schema.columns)
         prior = [np.asarray(own.probabilities) for own in (*statistics.marginals, statistics.target)]
@@ -60,7 +52,7 @@ class Differencing:
             drawn = LikeliestTable()(TablesView((message,)), knowledge, [seed])
             assert drawn.labels is not None
             nothing = kernel.nothing(message.changed, width, str(error))
-            return drawn.cells[0].numpy(), drawn.labels[0].numpy(), nothing, f"{NOT_TRIED}{error}"
+            return ReadMessage(drawn.cells[0].numpy(), drawn.labels[0].numpy(), nothing, f"{NOT_TRIED}{error}")
         rows = whole.rows(message.levels, message.changed)
         cells, labels = rows[:, :-1].copy(), rows[:, -1].copy()
         proofs = [
@@ -73,5 +65,5 @@ class Differencing:
             # Many numbers have rounded tables: the likeliest are the better guess.
             with contextlib.suppress(kernel.RefusedError):
                 records = estimate_changed(message, knowledge)
-                return records.cells, records.labels, best.first(width), "likeliest under rounding"
-        return cells, labels, best.first(width), whole.by
+                return ReadMessage(records.cells, records.labels, best.first(width), "likeliest under rounding")
+        return ReadMessage(cells, labels, best.first(width), whole.by)

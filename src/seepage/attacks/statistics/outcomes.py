@@ -8,6 +8,7 @@ from scipy.optimize import Bounds, LinearConstraint, lsq_linear, milp
 
 from seepage import kernel
 from seepage.attacks.statistics.solving import SolvedCounts, System
+from seepage.baselines.statistics import to_total
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.statistics import NewtonMessage, totals_of
 
@@ -98,11 +99,6 @@ def _whole(system: System, expected: np.ndarray, upper: np.ndarray) -> np.ndarra
 
 def _dealt(numbers: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return outcomes of the records of each pattern, whole numbers of each by largest remainders."""
-    codes = []
-    for shares, count in zip(numbers, counts.astype(int), strict=True):
-        floor = np.floor(shares + 1e-6).astype(int)
-        order = np.argsort(floor - shares, kind="stable")
-        for k in range(max(count - int(floor.sum()), 0)):
-            floor[order[k % len(order)]] += 1
-        codes.append(np.repeat(np.arange(len(shares)), floor)[:count])
+    dealt = [to_total(shares, int(count)) for shares, count in zip(numbers, counts, strict=True)]
+    codes = [np.repeat(np.arange(len(own)), own) for own in dealt]
     return np.concatenate(codes) if codes else np.zeros(0, dtype=int)

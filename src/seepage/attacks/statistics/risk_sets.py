@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from seepage import kernel
+from seepage.attacks.statistics.reading import ReadMessage, read_each
 from seepage.attacks.statistics.solving import solve
 from seepage.baselines.statistics import LikeliestTable
 from seepage.registry import attacks
@@ -40,27 +41,18 @@ class RiskSets:
 
     def __call__(self, view: RiskSetView, knowledge: StatisticsKnowledge, seeds: Sequence[int]) -> StatisticsGuess:
         """Return the guess; by a victim's seed, records are drawn that no difference tells."""
-        read = [self._read(m, knowledge, seed) for m, seed in zip(view.messages, seeds, strict=True)]
-        cells, labels, proofs, facts = zip(*read, strict=True)
-        return StatisticsGuess(
-            torch.from_numpy(np.stack(cells)),
-            labels=torch.from_numpy(np.stack(labels)),
-            proofs=tuple(proofs),
-            regime=tuple(f"{int(f['left_alone'])} records leave a risk set alone" for f in facts),
-            facts=tuple(facts),
-        )
+        return read_each(view.messages, seeds, lambda message, seed: self._read(message, knowledge, seed))
 
-    def _read(
-        self, message: RiskSetMessage, knowledge: StatisticsKnowledge, seed: int
-    ) -> tuple[np.ndarray, np.ndarray, kernel.Certified, dict[str, float]]:
+    def _read(self, message: RiskSetMessage, knowledge: StatisticsKnowledge, seed: int) -> ReadMessage:
         guess = LikeliestTable()(RiskSetView((message,)), knowledge, [seed])
         assert guess.labels is not None
         drawn, outcomes = guess.cells[0].numpy(), guess.labels[0].numpy()
-        cells, labels, groups, alone = [], [], [], 0
+        cells, labels, groups, others, alone = [], [], [], [], 0
         for sums, number, events, off in leavers(message):
-            if number > self.most:
-                continue
             sent = totals_of(message.group(sums, number), knowledge.schema, off=off)
+            others.append(sent)
+            if not 0 < number <= self.most:
+                continue
             try:
                 solved = solve(sent, self.seconds)
             except kernel.RefusedError:
@@ -70,32 +62,32 @@ class RiskSets:
             rows = solved.rows(message.levels, number)
             cells.append(rows)
             labels.append(_outcomes(number, events))
-            groups.append((sent, torch.from_numpy(rows), *solved.evidence))
+            groups.append((others.pop(), torch.from_numpy(rows), *solved.evidence))
             alone += number == 1
         known = sum(map(len, cells))
+        proof = kernel.certify_groups(groups, others, message.records)
+        if message.at_zero is None:
+            why = "no iteration is at coefficients of zero, whose sums tell how many records leave"
+            proof = kernel.nothing(message.records, len(knowledge.schema.columns), why)
         rest = max(message.records - known, 0)
-        proof = kernel.certify_groups(groups, rest)
         whole = np.concatenate([*cells, drawn[:rest]])[: message.records]
         outcomes = np.concatenate([*labels, outcomes[:rest]])[: message.records]
-        if not groups:
-            proof = kernel.nothing(message.records, len(knowledge.schema.columns), proof.doubt)
-        facts = {"left_alone": float(alone), "told_apart": float(known)}
-        return whole, outcomes, proof, facts
+        facts = {"left_alone": float(alone), "told_apart": float(min(known, message.records))}
+        return ReadMessage(whole, outcomes, proof, f"{alone} records leave a risk set alone", facts)
 
 
 def leavers(message: RiskSetMessage) -> Iterator[tuple[list[np.ndarray], int, int, float]]:
     """Yield what leaves the risk set after each event time: sums of each iteration, records, events, and their error.
 
-    The last risk set leaves as a whole.
+    The last risk set leaves as a whole. Sums at coefficients of zero count the records; nothing is yielded without.
     """
     last = len(message.times) - 1
-    for k in range(last + 1):
+    for k in range(last + 1 if message.at_zero is not None else 0):
         sums = [step.sums[k] - (step.sums[k + 1] if k < last else 0.0) for step in message.steps]
-        number = round(float(sums[0][0, 0]))
-        if number > 0:
-            largest = max(float(step.sums[k][0, 0]) for step in message.steps)
-            off = 2 * (message.records + 64 + 8 * len(message.levels)) * _DOUBLE * largest
-            yield sums, number, round(float(message.events[k])), off + message.rounded
+        number = max(round(float(sums[message.at_zero or 0][0, 0])), 0)
+        largest = max(float(step.sums[k][0, 0]) for step in message.steps)
+        off = 2 * (message.records + 64 + 8 * len(message.levels)) * _DOUBLE * largest
+        yield sums, number, round(float(message.events[k])), off + message.rounded
 
 
 def _outcomes(number: int, events: int) -> np.ndarray:

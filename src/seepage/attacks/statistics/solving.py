@@ -14,6 +14,7 @@ from scipy.linalg import lstsq
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp, nnls
 
 from seepage import kernel
+from seepage.baselines.statistics import proportional, to_total
 
 Matrix = Float[np.ndarray, "equation pattern"]
 Vector = Float[np.ndarray, " _"]
@@ -32,8 +33,8 @@ _SQUARED = 1e-12
 _MOST, _LEAST = 1e7, 30.0
 _SECONDS_OF_WHOLE_NUMBERS = 3.0
 _SINGLE_PROGRAMS = 60
-# Rounds of proportional fitting, and of moving towards numbers that have the sums.
-_FITTED, _ROUNDS = 60, 12
+# Rounds of moving towards numbers that have the sums.
+_ROUNDS = 12
 # Directions that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
 _LEVELS = (1e5, 1e3)
 _PROJECTIONS, _ABOVE, _PRICINGS = 400, 0.3, 8
@@ -204,12 +205,7 @@ def likeliest(
     known = [((j, i), tables[j][i].numpy()) for i in range(len(tables)) for j in range(i)]
     if not sent.rounded:
         known += [(t.columns, t.counts.numpy()) for t in sent.tables if not bool(t.counts.isnan().any())]
-    for _ in range(_FITTED if known else 0):
-        for columns, table in known:
-            place = np.ravel_multi_index(tuple(patterns[:, i] for i in columns), table.shape)
-            have = np.bincount(place, number, table.size)
-            number = number * (table.ravel() / np.maximum(have, 1e-300))[place]
-    return number
+    return proportional(number, known, patterns)
 
 
 def toward(system: System, expected: Vector, upper: Vector) -> Vector:
@@ -248,7 +244,7 @@ def whole(system: System, near: Vector, upper: Vector, total: int) -> tuple[Vect
         repaired = _repaired(system, near, upper, candidates)
         if repaired is not None and system.fits(repaired):
             return repaired, "integer programming"
-    return to_total(near, upper, total), "least squares, rounded"
+    return to_total(near, total, upper).astype(float), "least squares, rounded"
 
 
 def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarray) -> Vector | None:
@@ -275,24 +271,6 @@ def _repaired(system: System, near: Vector, upper: Vector, candidates: np.ndarra
     number = np.zeros_like(near)
     number[candidates] = np.rint(solved.x)
     return number
-
-
-def to_total(near: Vector, upper: Vector, total: int) -> Vector:
-    """Return whole numbers that add up, by largest remainders.
-
-    Example:
-        >>> to_total(np.array([1.4, 0.9, 0.7]), np.array([3.0, 3.0, 3.0]), 3).tolist()
-        [1.0, 1.0, 1.0]
-    """
-    scaled = np.minimum(np.maximum(near, 0), upper)
-    scaled = scaled * (total / max(float(scaled.sum()), 1e-300))
-    floor = np.floor(scaled + 1e-9)
-    short = int(total - floor.sum())
-    if short > 0:
-        order = np.argsort(scaled - floor)[::-1]
-        for k in range(short):
-            floor[order[k % len(order)]] += 1
-    return floor
 
 
 def multipliers_for(
@@ -483,6 +461,8 @@ def solve(sent: kernel.Totals, seconds: float = 20.0, prior: Sequence[Vector] | 
     patterns, most = kernel.patterns_of(sent)
     _check_time(sent, patterns, seconds)
     sums = kernel.equations(sent, patterns)
+    if not all(bool(part.isfinite().all()) for part in sums):
+        raise kernel.RefusedError("at these coefficients a record's part in the sums is beyond double precision")
     upper = most.numpy()
     system = System(sums.matrix.numpy(), sums.values.numpy(), sums.slack.numpy(), bool(sent.summaries))
     late = lambda: time.process_time() - begun > seconds  # noqa: E731
@@ -502,24 +482,29 @@ def solve(sent: kernel.Totals, seconds: float = 20.0, prior: Sequence[Vector] | 
     if not settled and provable and len(patterns) <= _TOGETHER:
         # Many numbers have the sums: those near the likeliest table are the better guess.
         near = toward(system, expected, upper)
-        counts, by = to_total(near, upper, sent.records), "near the likeliest table"
+        counts, by = to_total(near, sent.records, upper).astype(float), "near the likeliest table"
         fits = system.fits(counts)
         witness = counts if fits else witness
     return SolvedCounts(patterns.numpy(), counts, fits, proofs, witness, system.rank, by, splits)
 
 
 def _check_time(sent: kernel.Totals, patterns: torch.Tensor, seconds: float) -> None:
-    """Refuse what takes too long, by the time of the equations of some patterns, before it is begun."""
+    """Refuse what needs too much memory, or too long, by the time of the equations of some patterns."""
     count = len(patterns)
+    width = 1 + sum(len(levels) - 1 for levels in sent.levels)
+    sums = sum(step.information is not None for step in sent.steps) * width * (width + 1) // 2
+    sums += sum(table.counts.numel() for table in sent.tables)
+    if sums * count > _MOST_COEFFICIENTS:
+        raise kernel.RefusedError(
+            f"{count:,} patterns in {sums:,} sums do not fit into memory; take fewer columns or levels"
+        )
     if count <= _TOGETHER:
         return
     begun = time.process_time()
     rows = kernel.equations(sent, patterns[:: max(1, count // _SAMPLE)]).matrix.numpy()
     _ = rows @ rows.T
     forecast = _TIMES * (time.process_time() - begun) * count / rows.shape[1]
-    if forecast > seconds or rows.shape[0] * count > _MOST_COEFFICIENTS:
+    if forecast > seconds:
         raise kernel.RefusedError(
             f"{count:,} patterns in {rows.shape[0]:,} sums need about {forecast:,.0f} s, and {seconds:g} s were given"
-            if rows.shape[0] * count <= _MOST_COEFFICIENTS
-            else f"{count:,} patterns in {rows.shape[0]:,} sums do not fit into memory; take fewer columns or levels"
         )
