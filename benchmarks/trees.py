@@ -97,6 +97,10 @@ DEFENSES: list[tuple[str, tuple[tuple[str, float], ...]]] = [
     ("histogram_noise", (("deviation", 10),)),
 ]
 LINES += [Line("adult", "histogram", 200, 10, 5, name, options) for name, options in DEFENSES]
+# No bin holds few records there.
+COARSE = [("max_bin", 4), ("max_bin", 2), ("shared_cuts", 3)]
+LINES += [Line("german", "histogram", 150, 50, 5, name, (("bins", bins),)) for name, bins in COARSE]
+LINES += [Line("adult", "histogram", 200, 50, 5, "max_bin", (("bins", 4),))]
 LINES += [Line("adult", "histogram", 200, 10, 5, summed=5)]
 LINES += [Line(table, "bagging", 50, 10) for table in TABLES]
 LINES += [Line("adult", "bagging", 200, 10, 5, "strip_fields")]
