@@ -22,6 +22,7 @@ _FOLLOWED, _MOST = 250_000, 8_000
 _PRUNING = 50  # trees whose empty bins exclude patterns
 _EMPTY = 1e-5  # sum of second derivatives below which a bin has no record
 _OFF = 1e-2  # distance from the sums up to which whole numbers have them
+_STEPS = 30  # steps of least squares for each record
 _EQUATIONS = 5  # random combinations of sums for each record, at most twice as many as there are unknowns
 
 
@@ -96,7 +97,7 @@ class _Patterns:
             return None
         matrix, sums, nodes, derivatives = self._equations(places, records, np.random.default_rng([seed, 3]))
         try:
-            numbers, _ = nnls(matrix, sums)
+            numbers, _ = nnls(matrix, sums, maxiter=_STEPS * records)
         except RuntimeError:
             return None
         whole = np.rint(numbers).astype(np.int64)
