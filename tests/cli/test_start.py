@@ -44,7 +44,7 @@ def loaded(program: str, *arguments: str) -> tuple[str, list[str], str]:
         (["defenses"], 0, "dp_sgd"),
         (["models"], 0, "resnet_bn"),
         (["datasets"], 0, "health_heritage"),
-        (["rounds", "nowhere.csv"], 2, "cannot be read"),
+        (["rounds", "nowhere.csv"], 2, "does not exist"),
         (["scan", "examples/flower-adult"], 0, "weights after local training"),
         (["adit"], 2, "Did you mean 'audit'?"),
         (["audit", "--modle", "nn3"], 2, "did you mean '--model'"),

@@ -278,7 +278,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         own = self.data or self.nodes
         if own is not None and "sensitive" not in self.model_fields_set:
             raise ContradictionError(
-                "sensitive",
+                "nodes" if self.data is None else "data",
                 f"the table {str(own)!r} needs a sensitive column, whose distribution is the secret; name it (",
                 Remedy("sensitive", placeholder="COLUMN"),
                 ").",
