@@ -227,6 +227,14 @@ def test_rounded_tables_that_exclude_some_outcomes_of_a_pattern_are_read(tmp_pat
     assert (guess.cells[0, 0, 0].item(), guess.labels[0, 0].item()) == (1.0, 1.0)
 
 
+def test_figures_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
+    figures = {"n": 3, "mean": 60.0, "sd": 10.0, "squares": 1.0}
+    write_statistics(tmp_path, {**DECLARED, **AGED}, [{"after": {"age": figures, "died": [2, 1]}}])
+    guess = differenced(tmp_path)
+    assert guess.proofs is not None
+    assert "contradict each other" in str(guess.proofs[0].doubt)
+
+
 @pytest.mark.parametrize(
     ("family", "change", "why"),
     [
