@@ -227,6 +227,14 @@ def test_rounded_tables_that_exclude_some_outcomes_of_a_pattern_are_read(tmp_pat
     assert (guess.cells[0, 0, 0].item(), guess.labels[0, 0].item()) == (1.0, 1.0)
 
 
+def test_figures_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
+    figures = {"n": 3, "mean": 60.0, "sd": 10.0, "squares": 1.0}
+    write_statistics(tmp_path, {**DECLARED, **AGED}, [{"after": {"age": figures, "died": [2, 1]}}])
+    guess = differenced(tmp_path)
+    assert guess.proofs is not None
+    assert "contradict each other" in str(guess.proofs[0].doubt)
+
+
 @pytest.mark.parametrize(
     ("family", "change", "why"),
     [
@@ -354,6 +362,8 @@ def _changed(**values: Any) -> list[dict[str, Any]]:
         ({"protocol": "cox"}, [{"times": [1], "sums": [np.ones((4, 4))], "events": [-1]}], "none below 0"),
         ({}, [{**_changed()[0], "records": 1e300}], "no whole number from 1 to 10,000,000"),
         ({"target": {"name": "died", "categories": ["no"]}}, _changed(), "has 1 categories of the target"),
+        ({"protocol": "table"}, [{"after": {"sex": [0, 0]}}], "are of 0 records, and have to be of 1 to 10,000,000"),
+        ({"protocol": "table"}, [{"after": {"sex": [9e8, 9e8]}}], "are of 1,800,000,000 records"),
         ({"protocol": "table"}, [{"after": {"sex": [1.5, 2]}}], "that are no numbers of records"),
         ({"protocol": "table"}, [{"after": {"sex": [-1, 2]}}], "that are no numbers of records"),
         ({"protocol": "table"}, [{"after": {"sex|sex": [[1, 2], [1, 2]]}}], "no one or two different columns"),
@@ -407,5 +417,5 @@ def test_complex_numbers_are_refused(tmp_path: Path) -> None:
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     write_statistics(tmp_path, DECLARED, iterations(people(), 1))
     np.savez(tmp_path / "b.npz", information=np.array([object()]), allow_pickle=True)
-    with pytest.raises(BadInputError, match="no whole npz file of arrays of numbers"):
+    with pytest.raises(BadInputError, match="it has pickled objects, which are never loaded"):
         read_statistics(tmp_path)

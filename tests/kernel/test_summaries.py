@@ -141,6 +141,24 @@ def test_places_of_quantiles_are_those_of_numpy(rule: Any) -> None:
             assert records < 3 or (least > 0).any() or (most < records).any()
 
 
+def test_figures_coarser_than_their_numbers_prove_nothing() -> None:
+    values = (0.0, 0.25, 0.75)
+    columns = (kernel.EncodedColumn("dose", (), (), values),)
+
+    def bounds(**figures: Any) -> tuple[torch.Tensor, ...]:
+        summary = kernel.Summary(0, values, 2, **figures)
+        sent = kernel.Totals(columns, ((0, 1, 2),), "gaussian", 2, summaries=((summary, None),))
+        return kernel.bounds(sent, *solve(sent).evidence)
+
+    # A sum of 0 may be one of small doses that was rounded.
+    with pytest.raises(kernel.RefusedError, match="all figures are multiples of 1, and numbers are not"):
+        bounds(total=0.0)
+    # Numbers that these sums exclude are no patterns.
+    assert bounds(total=0.5)[1].tolist() == [0.0, 2.0]
+    patterns, low, high = bounds(total=1.0, mean=0.5)
+    assert (patterns.flatten().tolist(), low.tolist(), high.tolist()) == ([1, 2], [1.0, 1.0], [1.0, 1.0])
+
+
 def test_contradictions_and_other_numbers_are_refused() -> None:
     summary = kernel.Summary(0, VALUES, 4, mean=1.0)
     columns = (kernel.EncodedColumn("age", (), (), VALUES),)

@@ -99,7 +99,11 @@ def _spread(summary: kernel.Summary) -> np.ndarray:
         ends = np.concatenate([[values[0] - 1e-9], cuts, [values[-1]]])
         below = np.interp(values, np.maximum.accumulate(ends), np.concatenate([[0.0], shares, [1.0]]))
         return np.diff(below, prepend=0.0)
-    totals, squares = summary.totals, summary.squares_about(summary.centre)
+    try:
+        totals, squares = summary.totals, summary.squares_about(summary.centre)
+    except kernel.RefusedError:
+        # Figures that contradict each other tell nothing.
+        return np.ones(len(values))
     if totals is None or squares is None:
         return np.ones(len(values))
     mean = sum(totals) / 2 / summary.records

@@ -125,7 +125,7 @@ class StatisticsDeclaration(BaseModel):
     order: tuple[str, ...] | None = None
     start: Literal["zero", "outcome"] = "zero"
     records: int | None = Field(default=None, ge=1, le=_MOST_RECORDS)
-    changed: int = Field(default=1, ge=1)
+    changed: int = Field(default=1, ge=1, le=_MOST_RECORDS)
     rounded: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     base: int = Field(default=0, ge=0)
     rounding: Literal["nearest", "either"] = "nearest"
@@ -355,9 +355,10 @@ def _arrays(path: Path) -> list[Mapping[str, Any]]:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        why = "it has pickled objects, which are never loaded" if "pickle" in str(error) else str(error)
+        why = " ".join(why.split())[:120]
         raise BadInputError(
-            f"{what} is no whole npz file of arrays of numbers ({' '.join(str(error).split())[:120]}); write it with "
-            "numpy.savez."
+            f"{what} is no whole npz file of arrays of numbers ({why}); write it with numpy.savez."
         ) from error
     iterations: dict[int, dict[str, Any]] = {}
     for name, array in arrays.items():
@@ -583,6 +584,8 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ta
                 "the tables do not say of how many records they are; give 'records' in the declaration."
             )
         records = round(known[0])
+    if not 1 <= records <= _MOST_RECORDS:
+        raise BadInputError(f"the tables are of {records:,} records, and have to be of 1 to {_MOST_RECORDS:,}.")
     first, changed = (records, declared.changed) if before else (0, records)
     pairs = [(later, figures["before"].get(key)) for key, later in figures["after"].items()]
     summaries = tuple((x, y) for x, y in pairs if x is not None and (y is not None or not before))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seepage.kernel.statement import Certified, EncodedColumn, RefusedError, nothing
-from seepage.kernel.summaries import Summary, most_of, sums_of
+from seepage.kernel.summaries import Summary, check_figures, most_of, sums_of
 
 # The unit roundoff of double precision, in which sites add up, and roundings of one record's contribution.
 DOUBLE = 2.0**-53
@@ -412,6 +412,7 @@ def _check_grid(sent: Totals) -> None:
 
     Sums whose weights differ show by themselves that they were rounded, since no records have them.
     """
+    check_figures([own for pair in sent.summaries for own in pair if own is not None])
     steps = [step for step in sent.steps if step.information is not None]
     weights = [_like_weight(sent.family, step) for step in steps]
     counts, weight = [table.counts.double().flatten() for table in sent.tables], 1.0

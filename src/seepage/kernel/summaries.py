@@ -7,6 +7,7 @@ of the difference.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -191,6 +192,23 @@ def _places(rule: str, records: int, share: float) -> tuple[int, int, float | No
         return inside(floor + 1), inside(floor + 1), 0.0
     first, last = inside(floor), inside(floor + 1)
     return first, last, place - floor if first < last else 0.0
+
+
+def check_figures(summaries: Sequence[Summary]) -> None:
+    """Refuse figures that all lie on a coarser decimal grid than the numbers they are of, as if they were rounded."""
+    for column in {own.column for own in summaries if not own.rounded}:
+        of_column = [own for own in summaries if own.column == column]
+        grid = sorted(set(of_column[0].values))
+        cuts = [cut for own in of_column for _, cut in own.quantiles]
+        figures = [x for own in of_column for x in (own.mean, own.total, *cuts) if x is not None]
+        for digits in range(13):
+            step = 10.0**-digits
+            on_grid = lambda x, step=step: abs(x / step - round(x / step)) <= 1e-6 * (1 + abs(x / step) * 1e-9)  # noqa: E731
+            finer = min((b - a for a, b in itertools.pairwise(grid)), default=math.inf) < step
+            if figures and finer and all(map(on_grid, figures)) and not all(map(on_grid, grid)):
+                raise RefusedError(
+                    f"all figures are multiples of {step:g}, and numbers are not, as if they were rounded"
+                )
 
 
 def sums_of(after: Summary, before: Summary | None) -> Iterator[tuple[list[float], float, float]]:
