@@ -25,6 +25,8 @@ MOST_PATTERNS = 200_000
 # Share of a record that bounds may err by before they are rounded to whole numbers.
 _SAME = 1e-6
 _ROUNDS = 3
+# Records that may all be alike without a doubt that their number was rounded.
+_FEW_ALIKE = 3
 _NOT_THOSE = "the first message is not that of the declared records and levels"
 
 
@@ -425,7 +427,8 @@ def _check_grid(sent: Totals) -> None:
         return
     cells = {round(float(count)) for count in torch.cat(counts) if not bool(count.isnan()) and abs(float(count)) > 0.5}
     multiple = math.gcd(*cells)
-    if multiple > 1 and cells != {sent.records}:
+    # A few records that are alike, such as twins that join, have no other counts.
+    if multiple > 1 and not (cells == {sent.records} and sent.records <= _FEW_ALIKE):
         raise RefusedError(f"all numbers of records are multiples of {multiple}, as if they were rounded")
     sent_counts = [step.information.double().flatten() for step in steps if step.information is not None]
     entries = {round(float(x), 9) for x in torch.cat(sent_counts or counts).nan_to_num()}
