@@ -20,7 +20,7 @@ from seepage.run.store import Store
 from seepage.settings.setting import Configuration
 from seepage.settings.trees.audit import TreesAudit
 from seepage.settings.trees.spec import TreesSpec
-from tests.attacks.trees.parts import people
+from tests.attacks.trees.parts import categories, people
 
 
 def data(classes: int = 2, rows: int = 320) -> Dataset:
@@ -145,6 +145,15 @@ def test_the_control_has_shuffled_columns_and_a_number_in_each_row() -> None:
     assert score.values.tolist() == [1.0]
     assert float(empty.values.max()) < 0.8
     assert audit(protocol="bagging").control() is None
+
+
+def test_the_control_of_a_table_of_categories_has_no_number() -> None:
+    table = Dataset("people", categories(320, 2), None, (), "generated", "none needed")
+    control = TreesAudit(audit().spec, table).planted(swapped=False)
+    assert control is not None
+    assert not control.data.schema.continuous
+    [score] = [m for m in _measured(control) if (m.metric, m.column) == ("accuracy", None)]
+    assert score.values.tolist() == [1.0]
 
 
 def _measured(made: TreesAudit) -> Any:

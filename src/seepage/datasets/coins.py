@@ -9,12 +9,13 @@ import torch
 
 from seepage.datasets.dataset import Dataset, some_rows
 from seepage.datasets.marked import pulled
-from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import Table, frame_of
 from seepage.text import how_many
 
 PLANTED = "planted"
 SIDES = ("tails", "heads")
+_SIDES = 4  # categories of a planted column
 _ALIKE = 0.95  # share of planted cells that are alike
 
 
@@ -69,7 +70,7 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     """Return some rows of a dataset with each column shuffled, labels drawn anew, and a planted number in each row.
 
     Columns keep their distributions and tell nothing of each other. Labels are two of the target's classes, or values,
-    by fair coins.
+    by fair coins. Where all columns are categories, so is the planted one: the last digit of the number to the base 4.
     """
     rows = some_rows(data, count, seed).all
     generator = np.random.default_rng([seed, 1])
@@ -80,9 +81,13 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     name = _free(rows.schema, PLANTED)
     frame[name] = generator.permutation(len(rows))
     # A number counts as right where it is the number itself.
-    number = Continuous(name=name, low=0, high=max(1, len(rows) - 1), tolerance=0.4, integer=True)
-    table = Table(Schema(columns=(*rows.schema.columns, number), target=target), frame)
+    planted: Column = Continuous(name=name, low=0, high=max(1, len(rows) - 1), tolerance=0.4, integer=True)
     note = "columns are shuffled one by one, labels are coins, and a planted column numbers the rows"
+    if all(isinstance(column, Discrete) for column in rows.schema.columns):
+        frame[name] %= _SIDES
+        planted = Discrete(name=name, categories=tuple(range(_SIDES)))
+        note = "columns are shuffled one by one, labels are coins, and so are categories of a planted column"
+    table = Table(Schema(columns=(*rows.schema.columns, planted), target=target), frame)
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 

@@ -62,6 +62,15 @@ def people(rows: int, classes: int = 2, seed: int = 0, incomes: int = 10_000, id
     return Table(schema, frame)
 
 
+def categories(rows: int, classes: int) -> Table:
+    """The categories of ``people``, with a further one."""
+    table = people(rows, classes)
+    frame = table.frame.drop(columns=["income", "age"])
+    frame.insert(0, "shift", np.random.default_rng(1).choice(["early", "late", "night"], rows))
+    kinds = (Discrete(name="shift", categories=("early", "late", "night")), *table.schema.columns[2:])
+    return Table(Schema(columns=kinds, target=table.schema.target), frame)
+
+
 @dataclass(frozen=True)
 class Federation:
     """Clients with the same number of rows of a table, and what the first of them sends.

@@ -11,20 +11,9 @@ import pytest
 from seepage.attacks.trees.anchor import Anchor
 from seepage.attacks.trees.patterns import read_patterns
 from seepage.baselines.trees import OwnMarginals
-from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.table import Table
 from seepage.wire.sums import Sent, values_of
 from seepage.wire.trees import TreesGuess
-from tests.attacks.trees.parts import Federation, people, score, view_of
-
-
-def categories(rows: int, classes: int) -> Table:
-    """The categories of ``people``, with a further one."""
-    table = people(rows, classes)
-    frame = table.frame.drop(columns=["income", "age"])
-    frame.insert(0, "shift", np.random.default_rng(1).choice(["early", "late", "night"], rows))
-    kinds = (Discrete(name="shift", categories=("early", "late", "night")), *table.schema.columns[2:])
-    return Table(Schema(columns=kinds, target=table.schema.target), frame)
+from tests.attacks.trees.parts import Federation, categories, people, score, view_of
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
