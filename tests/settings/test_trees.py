@@ -156,6 +156,16 @@ def test_the_control_of_a_table_of_categories_has_no_number() -> None:
     assert score.values.tolist() == [1.0]
 
 
+def test_little_that_is_read_through_noise_is_no_evidence_while_sums_tell_more() -> None:
+    noise = [{"name": "histogram_noise", "deviation": size, "label": str(size)} for size in (0.5, 100)]
+    made = TreesAudit(audit(defenses=noise).spec, Dataset("people", categories(320, 2), None, (), "generated", "none"))
+    for configuration, doubted in zip(made.configurations, (True, False), strict=True):
+        part = next(part for part in made.parts if part.label == "anchor")
+        [evidence] = made.expose(configuration, range(1)).measure(part).evidence
+        assert evidence.regime is not None
+        assert evidence.regime[0].startswith("not tried: paths of ") == doubted
+
+
 def _measured(made: TreesAudit) -> Any:
     exposure = made.expose(made.configurations[0], range(1))
     return exposure.measure(next(part for part in made.parts if part.label == "anchor")).measured

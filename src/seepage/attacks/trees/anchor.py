@@ -15,6 +15,7 @@ from seepage.attacks.trees.paths import Path, paths_of_bin
 from seepage.attacks.trees.patterns import read_patterns
 from seepage.attacks.trees.proving import proof_of
 from seepage.registry import attacks
+from seepage.wire.horizontal import NOT_TRIED
 from seepage.wire.sums import Sent, values_of, whole_counts
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, TreesKnowledge
 
@@ -43,14 +44,14 @@ class Anchor:
         """Return the guess; by a victim's seed, cells are dealt out that the message leaves open."""
         solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
         pairs = zip(view.messages, solutions, strict=True)
-        how = "estimated" if knowledge.noise else "read"
         labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
         return TreesGuess(
             torch.from_numpy(np.stack([solution.cells for solution in solutions])),
             labels=labels,
             proofs=tuple(proof_of(message, knowledge, view.clients, solution) for message, solution in pairs),
             regime=tuple(
-                f"paths of {solution.read:,} of {len(solution.labels):,} records were {how}" for solution in solutions
+                _regime(message, knowledge, solution)
+                for message, solution in zip(view.messages, solutions, strict=True)
             ),
         )
 
@@ -100,6 +101,18 @@ class Anchor:
             else:
                 paths += read
         return paths, rest
+
+
+def _regime(message: HistogramMessage, knowledge: TreesKnowledge, solution: Solved) -> str:
+    """Return how records were read, and whether sums tell more than was solved for."""
+    records = len(solution.labels)
+    how = f"paths of {solution.read:,} of {records:,} records were {'estimated' if knowledge.noise else 'read'}"
+    # A record's two derivatives are half and a quarter in the first round; over all trees they stand against the noise.
+    telling = (0.5**2 + 0.25**2) * len(message.forest.trees) > knowledge.noise**2
+    if telling and 2 * solution.read < records:
+        why = "sums are noisy" if knowledge.noise else "patterns are too many"
+        return f"{NOT_TRIED}{how}; what all sums tell together is not solved for, as {why}"
+    return how
 
 
 def by_fineness(sent: Sent) -> list[int]:
