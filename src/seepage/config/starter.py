@@ -147,6 +147,10 @@ def _table(
     entries |= {name: value for name, value in read.items() if value != fields[name].default}
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):
         entries["missing"] = "category"
+    if fields["sensitive"].default:
+        # A column that has to be named: that with the fewest values is a start.
+        counts = {name: typed(raw).nunique() for name, raw in source.columns(source.names) if name != target}
+        entries["sensitive"] = min(counts, key=lambda name: (counts[name] < 2, counts[name]))
     if "batch_sizes" in fields:
         entries["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
     return entries
