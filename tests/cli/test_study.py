@@ -115,7 +115,7 @@ def test_a_gate_on_no_attacked_column_is_refused_first(seepage: Any, tmp_path: P
     [
         ("split", "private_columns: [a]\ncontrol: false"),
         ("vertical", ""),
-        ("pooled", "sensitive: a\nvalue: 1\nrows: 60\nauxiliary: 120\nqueries: 50"),
+        ("pooled", "value: 1\nrows: 60\nauxiliary: 120\nqueries: 50"),
     ],
 )
 def test_a_draft_can_be_completed_and_checked(seepage: Any, tmp_path: Path, study: str, added: str) -> None:
