@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
-from seepage.assessment.intervals import Estimate, difference
+from seepage.assessment.intervals import Estimate, difference, with_student
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.advice import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
@@ -326,17 +327,12 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
 
 def of_trainings(row: ResultRow) -> Estimate:
     """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
-    return Estimate(row.mean, *(row.mean_ends() or (None, None)), row.n, row.std)
+    return with_student(Estimate(row.mean, None, None, row.n, row.std))
 
 
 def learnt_of(row: ResultRow) -> Estimate:
     """Return the same with an interval that ends where a rate does: no accuracy is below 0 or above 1."""
-    learnt = of_trainings(row)
-    if learnt.low is None or learnt.high is None:
-        return learnt
-    return replace(
-        learnt, low=max(0.0, learnt.low), high=learnt.high if is_error(row.metric) else min(1.0, learnt.high)
-    )
+    return with_student(of_trainings(row), (0.0, math.inf if is_error(row.metric) else 1.0))
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:

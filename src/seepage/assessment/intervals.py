@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -134,6 +134,14 @@ def student(mean: float | None, std: float | None, n: int, level: float = 0.95) 
         return None
     half = _quantile((1 + level) / 2, n - 1) * std / math.sqrt(n)
     return mean - half, mean + half
+
+
+def with_student(estimate: Estimate, bounds: Range = (-math.inf, math.inf)) -> Estimate:
+    """Return an estimate with Student's t interval, cut off at bounds; unchanged where there is none."""
+    ends = student(estimate.mean, estimate.std, estimate.n)
+    if ends is None:
+        return estimate
+    return replace(estimate, low=max(bounds[0], ends[0]), high=min(bounds[1], ends[1]))
 
 
 def paired(values: PerVictim, baseline_values: Float[Tensor, " other"], bounds: Range | None = None) -> Estimate:

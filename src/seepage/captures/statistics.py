@@ -590,10 +590,17 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[_Message]) -> Ta
     pairs = [(later, figures["before"].get(key)) for key, later in figures["after"].items()]
     summaries = tuple((x, y) for x, y in pairs if x is not None and (y is not None or not before))
     levels = tuple(tuple(range(len(column.categories))) for column in declared.columns)
+    nearest = declared.rounding == "nearest"
     return TablesMessage(
-        levels, first, changed, counts["before"], counts["after"], declared.base, declared.minimum, summaries,
-        declared.rounding == "nearest",
-    )  # fmt: skip
+        levels,
+        first,
+        changed,
+        **counts,
+        base=declared.base,
+        least=declared.minimum,
+        summaries=summaries,
+        nearest=nearest,
+    )
 
 
 def write_statistics(

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from seepage.assessment import Estimate
-from seepage.assessment.intervals import student
+from seepage.assessment.intervals import with_student
 from seepage.assessment.training_membership import (
     Learner,
     MembershipFigure,
@@ -169,8 +169,8 @@ def _summary(measured: Sequence[MembershipFigure]) -> str:
     attacks = [f for f in measured if f.kind == "attack" and f.metric == "membership_auc"]
     best = max((f for f in attacks if f.target == "deployed"), key=lambda f: f.estimate.mean or 0.0)
     # A repetition is an average over many models and records, so that Student's t tells an attack from chance.
-    ends = [student(f.estimate.mean, f.estimate.std, f.estimate.n) for f in attacks if f.target == "control"]
-    off = [each for each in ends if each is not None and each[0] > _OFF]
+    lows = [with_student(f.estimate).low for f in attacks if f.target == "control"]
+    off = [low for low in lows if low is not None and low > _OFF]
     among = percent(best.estimate.mean)
     text = (
         f"{best.attack}, from {_SEES[best.sees]}, puts a member above another record in {among} of pairs (50%: chance)."

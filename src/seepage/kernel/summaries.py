@@ -201,14 +201,16 @@ def check_figures(summaries: Sequence[Summary]) -> None:
         grid = sorted(set(of_column[0].values))
         cuts = [cut for own in of_column for _, cut in own.quantiles]
         figures = [x for own in of_column for x in (own.mean, own.total, *cuts) if x is not None]
-        for digits in range(13):
-            step = 10.0**-digits
-            on_grid = lambda x, step=step: abs(x / step - round(x / step)) <= 1e-6 * (1 + abs(x / step) * 1e-9)  # noqa: E731
-            finer = min((b - a for a, b in itertools.pairwise(grid)), default=math.inf) < step
-            if figures and finer and all(map(on_grid, figures)) and not all(map(on_grid, grid)):
+        finest = min((b - a for a, b in itertools.pairwise(grid)), default=math.inf)
+        for step in (10.0**-digits for digits in range(13)):
+            if figures and finest < step and _multiples(figures, step) and not _multiples(grid, step):
                 raise RefusedError(
                     f"all figures are multiples of {step:g}, and numbers are not, as if they were rounded"
                 )
+
+
+def _multiples(numbers: Sequence[float], step: float) -> bool:
+    return all(abs(x / step - round(x / step)) <= 1e-6 * (1 + abs(x / step) * 1e-9) for x in numbers)
 
 
 def sums_of(after: Summary, before: Summary | None) -> Iterator[tuple[list[float], float, float]]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 import torch
 
 from seepage.assessment import Estimate, paired
-from seepage.assessment.intervals import student
+from seepage.assessment.intervals import with_student
 from seepage.assessment.row import ResultRow
 from seepage.reproduce.causes import NO_SPAN, NONE_OF_OURS, SOMETHING_ELSE, WIDE_PRINT, cause_of
 from seepage.reproduce.table import Place, PublishedTable, Reading, TableAudit, Unit
@@ -120,11 +120,7 @@ def compare_tuned(
 
 def _as_printed(ours: Estimate, reading: Reading) -> Estimate:
     """Return an estimate with Student's t interval, the form of printed tables and of the judgement beside them."""
-    ends = student(ours.mean, ours.std, ours.n)
-    if ends is None:
-        return ours
-    rate = reading.unit == "percent"
-    return replace(ours, low=max(0.0, ends[0]) if rate else ends[0], high=min(1.0, ends[1]) if rate else ends[1])
+    return with_student(ours, (0.0, 1.0)) if reading.unit == "percent" else with_student(ours)
 
 
 def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:

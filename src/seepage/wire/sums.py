@@ -26,6 +26,16 @@ class Sent:
         self.chances = root[:, 0]
         self.counts: Float[np.ndarray, " bin"] = message.sums[0][self.place[0][0], :, 1] / self.least
 
+    def deepest(self, position: int) -> Int[np.ndarray, " node"]:
+        """Return, for each node of a tree, the deepest node at or above it that sums were sent for."""
+        tree, place = self.forest.trees[position], self.place[position]
+        deepest = np.zeros(tree.nodes, dtype=np.int64)
+        for node in range(tree.nodes):
+            for child in (tree.left[node], tree.right[node]):
+                if child >= 0:
+                    deepest[child] = child if int(child) in place else deepest[node]
+        return deepest
+
     def split_by(self, tree: Tree, node: int, number: int) -> bool | None:
         """Return whether all rows of a bin go left at a split on the bin's own column; None at any other split."""
         here = self.cuts.of(int(tree.column[node]))

@@ -41,6 +41,10 @@ class Cuts:
             bins[:, column] = np.minimum(np.searchsorted(ends, rows[:, column], side="right"), len(ends) - 1)
         return bins + self.start[:-1]
 
+    def column_of(self, numbers: Int[np.ndarray, " _number"]) -> Int[np.ndarray, " _number"]:
+        """Return the encoded column of each bin, numbered over all columns."""
+        return np.searchsorted(self.start, numbers, side="right") - 1
+
     def interval(self, number: int) -> tuple[float, float]:
         """Return the lower end of a bin, which is in it, and the upper one; the first bin of a column is open below."""
         low = -np.inf if number in self.start else float(self.values[number - 1])

@@ -105,12 +105,12 @@ class Exact:
         check_gradient(view)
         space = Space.of(view.model, knowledge, self.bins)
         # Of a number as target, other exchanges of the same records tell what one leaves open.
-        several = isinstance(knowledge.schema.target, Continuous)
-        received, views = view, in_form(list(view.exchanges) if several else [view], knowledge, space)
+        number = isinstance(knowledge.schema.target, Continuous)
+        received, views = view, in_form(list(view.exchanges) if number else [view], knowledge, space)
         view = views[0]
         received = replace(received, model=view.model)
         gradient = (view.own_gradient if self.undo_mean else view.gradient) * self.scale
-        if isinstance(knowledge.schema.target, Continuous):
+        if number:
             if self.search != "exhaustive" or self.votes > 1 or self.scale != 1 or not self.undo_mean:
                 raise BadInputError(
                     f"search={self.search!r}, votes={self.votes}, scale={self.scale}, undo_mean={self.undo_mean} are "

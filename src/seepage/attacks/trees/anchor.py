@@ -43,16 +43,13 @@ class Anchor:
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
         """Return the guess; by a victim's seed, cells are dealt out that the message leaves open."""
         solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
-        pairs = zip(view.messages, solutions, strict=True)
+        pairs = list(zip(view.messages, solutions, strict=True))
         labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
         return TreesGuess(
             torch.from_numpy(np.stack([solution.cells for solution in solutions])),
             labels=labels,
             proofs=tuple(proof_of(message, knowledge, view.clients, solution) for message, solution in pairs),
-            regime=tuple(
-                _regime(message, knowledge, solution)
-                for message, solution in zip(view.messages, solutions, strict=True)
-            ),
+            regime=tuple(_regime(message, knowledge, solution) for message, solution in pairs),
         )
 
     def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> Solved:

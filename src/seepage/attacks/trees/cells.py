@@ -63,12 +63,7 @@ def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Pa
         read = slice(0, len(chosen))
         low[read] = np.maximum(low[read], boxes[reached, :, 0])
         high[read] = np.minimum(high[read], boxes[reached, :, 1])
-        above = np.zeros(tree.nodes, dtype=np.int64)
-        for node in range(tree.nodes):
-            for child in (tree.left[node], tree.right[node]):
-                if child >= 0:
-                    above[child] = child if int(child) in sent.place[t] else above[node]
-        deepest[t] = above[reached]
+        deepest[t] = sent.deepest(t)[reached]
     gradients = np.array([path.gradients for path in chosen]).reshape(len(chosen), len(sent.forest.trees), 2)
     number = np.bincount(of_record, minlength=groups)
     return _Paths(number, of_record, len(chosen), deepest, low, high, gradients, tuple(rest))
@@ -231,7 +226,7 @@ def _possible(
     sent: Sent, alike: _Paths, values: Values, left: Shaped[np.ndarray, " value"]
 ) -> Bool[np.ndarray, "path value"]:
     """Return which values the splits on each path leave open."""
-    columns = np.searchsorted(sent.cuts.start, values.bins, side="right") - 1
+    columns = sent.cuts.column_of(values.bins)
     ends = np.array([sent.cuts.interval(int(number)) for number in values.bins])
     return (
         (ends[:, 0] < alike.high[:, columns]) & (ends[:, 1] > alike.low[:, columns]) & (left > 0)

@@ -6,7 +6,7 @@ splits and from its label. So every sum is linear in the numbers of records of e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
@@ -51,13 +51,16 @@ class _Patterns:
         widths = [block.stop - block.start for block in schema.blocks]
         self.column_of = np.repeat(np.arange(len(values)), widths)
         weights = np.zeros(len(values))
+        splits: dict[int, set[float]] = {}
         for tree in sent.forest.trees:
-            inner = tree.left >= 0
+            inner = np.flatnonzero(tree.left >= 0)
             np.add.at(weights, self.column_of[tree.column[inner]], 0.5 ** tree.depth[inner])
+            for node in inner:
+                splits.setdefault(int(tree.column[node]), set()).add(float(tree.condition[node]))
         # A regression's targets are open, so that no path's derivatives follow: all cells are read at once.
         columns = np.argsort(-weights, kind="stable")
         self.columns = columns if sent.forest.labels is None else columns[weights[columns] > 0]
-        self.members = [self._groups(column) for column in self.columns]
+        self.members = [self._groups(column, splits) for column in self.columns]
         self.first = np.cumsum([0, *map(len, self.members)])
         group = np.full(sent.cuts.bins, -1)
         for column, first, members in zip(self.columns, self.first, self.members, strict=False):
@@ -70,18 +73,14 @@ class _Patterns:
             np.add.at(together, group[used], sums[:, used].swapaxes(0, 1))
             self.sums.append(together.swapaxes(0, 1))
 
-    def _groups(self, column: int) -> list[Int[np.ndarray, " value"]]:
+    def _groups(self, column: int, splits: Mapping[int, set[float]]) -> list[Int[np.ndarray, " value"]]:
         """Return the values of a column that some record has, in groups that no split tells apart."""
         value, block = self.values[column], self.schema.blocks[column]
         there = np.flatnonzero(self.sent.counts[value.bins] > 0.5)
         if self.sent.forest.labels is None:
             return [there[[i]] for i in range(len(there))]
-        splits: dict[int, set[float]] = {}
-        for tree in self.sent.forest.trees:
-            for node in np.flatnonzero(tree.left >= 0):
-                splits.setdefault(int(tree.column[node]), set()).add(float(tree.condition[node]))
         if block.stop - block.start > 1:
-            encoded = np.searchsorted(self.sent.cuts.start, value.bins, side="right") - 1
+            encoded = self.sent.cuts.column_of(value.bins)
             keys = [int(number) if int(number) in splits else -1 for number in encoded[there]]
         else:
             lows = [self.sent.cuts.interval(int(number))[0] for number in value.bins[there]]
@@ -125,7 +124,7 @@ class _Patterns:
             value, block = self.values[self.columns[i]], self.schema.blocks[self.columns[i]]
             shown = value.bins[[some[0] for some in self.members[i]]]
             if block.stop - block.start > 1:
-                encoded = np.searchsorted(self.sent.cuts.start, shown, side="right") - 1
+                encoded = self.sent.cuts.column_of(shown)
                 rows[np.arange(len(rows)), encoded[places[:, i]]] = 1
                 continue
             below = np.float32(-np.inf)
@@ -160,8 +159,7 @@ class _Patterns:
         """Return the patterns whose known cells lie in groups with records in all nodes that a tree leads them to."""
         tree = self.sent.forest.trees[t]
         filled = self.sums[t][:, :, 1] > _EMPTY
-        place = np.full(tree.nodes, -1)
-        place[self.sent.message.nodes[t]] = np.arange(len(self.sent.message.nodes[t]))
+        place = self._places(t)
         node = np.zeros(len(rows), dtype=np.int64)
         possible = np.ones(len(rows), dtype=bool)
         going = np.arange(len(rows))
@@ -176,6 +174,12 @@ class _Patterns:
             going = going[goes]
             node[going] = child[goes]
         return possible
+
+    def _places(self, t: int) -> Int[np.ndarray, " node"]:
+        """Return the place of each node's sums in a tree, -1 where none were sent."""
+        place = np.full(self.sent.forest.trees[t].nodes, -1)
+        place[self.sent.message.nodes[t]] = np.arange(len(self.sent.message.nodes[t]))
+        return place
 
     def _equations(
         self, places: Int[np.ndarray, "pattern some"], records: int, generator: np.random.Generator
@@ -203,7 +207,7 @@ class _Patterns:
             for t in forest.of_round(round_number):
                 tree = forest.trees[t]
                 nodes[:, t], shown[:, t] = tree.leaf_of(rows), derivatives[:, tree.output]
-                finest = self._finest(t)
+                finest = self._places(t)[self.sent.deepest(t)]
                 at = np.tile(finest[nodes[:, t]], labels)
                 size = len(message.nodes[t]), int(self.first[-1])
                 here = np.unique(finest[tree.leaves])
@@ -215,14 +219,3 @@ class _Patterns:
                     np.add.at(sums, equation[here], sign[here] * self.sums[t][here, :, kind])
                 margins[:, tree.output] += tree.condition[nodes[:, t]]
         return matrix, sums, nodes, shown
-
-    def _finest(self, t: int) -> Int[np.ndarray, " node"]:
-        """Return, for each node of a tree, the place of the sums of the deepest node at or above it."""
-        tree = self.sent.forest.trees[t]
-        place = np.zeros(tree.nodes, dtype=np.int64)
-        for node in range(tree.nodes):
-            place[node] = self.sent.place[t].get(node, int(place[node]))
-            for child in (tree.left[node], tree.right[node]):
-                if child >= 0:
-                    place[child] = place[node]
-        return place

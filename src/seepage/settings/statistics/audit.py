@@ -86,6 +86,7 @@ STATISTICS_SCALES = {
 # Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
 _FEWEST_REHEARSED = 50
 _CONTROL_ROWS, _CONTROL_SITES = 60, 3
+_CONTROL_TABLE = _CONTROL_ROWS * 2 * _CONTROL_SITES
 _FROM_TABLES = ("likeliest_table", "cross_tables")
 
 
@@ -272,7 +273,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     @property
     def too_small_for_control(self) -> bool:
         """Whether the table has too few rows for the control."""
-        return len(self.data.all) < _CONTROL_ROWS * 2 * _CONTROL_SITES
+        return len(self.data.all) < _CONTROL_TABLE
 
     def planted(self, swapped: bool) -> StatisticsAudit | None:
         """Return a control: planted columns of which cross tables tell nothing, while the sums of later iterations do.
@@ -283,10 +284,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         """
         if self.too_small_for_control:
             return None
-        wanted = _CONTROL_ROWS * 2 * _CONTROL_SITES
         column = min(self.data.schema.columns, key=lambda c: (abs(c.width - 4), c.name))
         tables_alone = self.family == "gaussian"
-        data = with_parity(self.data, column.name, wanted, self.spec.seed, not swapped, alike=tables_alone)
+        data = with_parity(self.data, column.name, _CONTROL_TABLE, self.spec.seed, not swapped, alike=tables_alone)
         changed = {
             **{"rows": (_CONTROL_ROWS,), "sites": 2 * _CONTROL_SITES, "summed": 1, "iterations": 25},
             # From coefficients of zero Newton's method does not come to an end for large counts.

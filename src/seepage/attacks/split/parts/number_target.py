@@ -114,6 +114,7 @@ class _Slope:
     """What one message of some records says of the label under each combination, all in units of the loss.
 
     Attributes:
+        apart: distance from the gradient's direction.
         beside: log-likelihood of what lies beside the direction of the gradient.
         outputs: prediction.
         slope: slope of the loss times ``factor``, by the gradient's length.
@@ -124,6 +125,7 @@ class _Slope:
         factor: labels are ``outputs`` less this share of half the slope.
     """
 
+    apart: Float[Tensor, "record place"]
     beside: Float[Tensor, "record place"]
     outputs: Float[Tensor, "record place"]
     slope: Float[Tensor, "record place"]
@@ -136,8 +138,8 @@ class _Slope:
     @classmethod
     def of(
         cls, view: CutView, cells: Float[Tensor, "place private"], defense: KnownCut, spread: float | None
-    ) -> tuple[_Slope, Float[Tensor, "record place"]]:
-        """Return it with the distances from the gradient's direction; the spread is fitted where there is none yet."""
+    ) -> _Slope:
+        """Return what a message says; the spread is fitted where there is none yet."""
         respond, form = responder(view.model), view.model.form
         logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
         outputs, directions = logits[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
@@ -163,7 +165,7 @@ class _Slope:
         # Of predictions, too, the last digits are unknown.
         precision = 1 / (variance / squares + (2 * _OUTPUT / factor) ** 2)
         beside = (-apart.square() / variance - variance.log() - squares.log() - precision.log()) / 2
-        return cls(beside, outputs, slope, limit, precision, free, spread, factor), apart
+        return cls(apart, beside, outputs, slope, limit, precision, free, spread, factor)
 
     @property
     def label(self) -> Float[Tensor, "record place"]:
@@ -197,13 +199,9 @@ def _of_messages(
     """Weigh some combinations; ``spread`` has the mean square of each message's slope, from the first of them."""
     defense, target = knowledge.defense, knowledge.schema.target
     assert isinstance(target, Continuous)
-    messages, aparts = [], []
-    for number, view in enumerate(views):
-        message, apart = _Slope.of(view, cells, defense, spread[number] if number < len(spread) else None)
-        if number == len(spread):
-            spread.append(message.spread)
-        messages.append(message)
-        aparts.append(apart)
+    fitted: Sequence[float | None] = spread or [None] * len(views)
+    messages = [_Slope.of(view, cells, defense, size) for view, size in zip(views, fitted, strict=True)]
+    spread[:] = [message.spread for message in messages]
     first = messages[0]
     # The label is the same in all exchanges; before them it is normal around the newest prediction.
     precisions = torch.stack([message.of_label for message in messages])
@@ -231,7 +229,7 @@ def _of_messages(
         most = 1 + target.tolerance / half_of(target) + 1e-3
         total = total.masked_fill((label.abs() > most) & known, -torch.inf)
         limited = limited.clamp(-1, 1)
-    return _Weighed(total, torch.where(known, label, limited), aparts[0], off)
+    return _Weighed(total, torch.where(known, label, limited), first.apart, off)
 
 
 def _on_grid(
