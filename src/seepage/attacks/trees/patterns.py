@@ -59,7 +59,7 @@ class _Patterns:
                 splits.setdefault(int(tree.column[node]), set()).add(float(tree.condition[node]))
         # A regression's targets are open, so that no path's derivatives follow: all cells are read at once.
         columns = np.argsort(-weights, kind="stable")
-        self.columns = columns if sent.forest.labels is None else columns[weights[columns] > 0]
+        self.columns: list[int] = (columns if sent.forest.labels is None else columns[weights[columns] > 0]).tolist()
         self.members = [self._groups(column, splits) for column in self.columns]
         self.first = np.cumsum([0, *map(len, self.members)])
         group = np.full(sent.cuts.bins, -1)
