@@ -12,7 +12,7 @@ from jaxtyping import Int
 from seepage import kernel
 
 Published = Literal["cross_tables", "histograms", "summaries"]
-Codes = Int[np.ndarray, "record column"]
+Codes = Int[np.ndarray, "_record column"]
 Tables = dict[tuple[int, ...], np.ndarray]
 # Least number of records that projects publish figures of: dsBase's nfilter.tab, and SUMMARY_MINIMUM_ROWS.
 LEAST_RECORDS = {"datashield": 3, "vantage6": 5}
