@@ -99,6 +99,16 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
 
+def capitalised(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def as_sentence(text: str) -> str:
+    """Return a note as a sentence, with a capital first letter and one full stop."""
+    return f"{capitalised(text).removesuffix('.')}."
+
+
 def lowered(text: str) -> str:
     """Return a text with a small first letter, for the middle of a sentence; acronyms stay as they are."""
     return text if text[:2].isupper() and text[1:2].isalpha() else text[:1].lower() + text[1:]

@@ -40,6 +40,8 @@ def test_a_search_of_any_setting_ends_with_the_status_of_what_it_found(seepage: 
     status, out, err = seepage(*SEARCH, "--below", 0.2, "--out", "run")
     assert status == 0
     assert "recommended: --defense 'gloves:{noise: " in err
+    assert "seepage: bent coins are left out" in err
+    assert "<li>Bent coins are left out.</li>" in (tmp_path / "run" / "recommendation.html").read_text()
     assert "Page: run/recommendation.html" in out
     assert json.loads((tmp_path / "run" / "recommendation.json").read_text())["outcome"] == "found"
     assert seepage(*SEARCH, "--below", 0.2, "--time-budget", "1s", "--defense", "none")[0] == 2

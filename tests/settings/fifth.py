@@ -106,6 +106,7 @@ class CoinAudit(Audit[CoinSpec]):
         self.about = About(
             "coins", "toss", "none", attacker="A listener", secret="all coins", message="the sound",
             threat_model=("The attacker listens.",), columns=("side",), scales={"worth": Scale(None)},
+            notes=("bent coins are left out",),
         )  # fmt: skip
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from seepage.report.html import page
 from seepage.report.terminal import figures as figure_heads
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting
-from seepage.text import clean, lowered, percent, points, printable_json, span
+from seepage.settings.setting import Audit
+from seepage.text import as_sentence, capitalised, clean, lowered, percent, points, printable_json, span
 
 PAGE, FIGURES = "recommendation.html", "recommendation.json"
 _TIERS = {"found": "none", "none": "high", "undecided": "open"}
@@ -60,14 +61,14 @@ def render_recommendation(advice: Recommendation) -> str:
         dataset=clean(dataset, 80),
         lead=f"The cheapest change that keeps the lift on {advice.figure} below {100 * advice.wish.below:g} points.",
         own=_own(advice),
-        line=f"{advice.line[:1].upper()}{advice.line[1:]}",
+        line=capitalised(advice.line),
         tier=_TIERS[advice.outcome],
         command=command(advice) if chosen is not None else "",
         words=_words(advice),
         drawings_of=drawings,
         grid=table,
         rejected=in_words(advice),
-        facts=[] if report is None else [clean(fact, 600) for fact in report.audit.threat_model()],
+        facts=[] if report is None else _assumptions(report.audit),
     )
 
 
@@ -116,6 +117,11 @@ def _words(advice: Recommendation) -> list[str]:
 
 def _own(advice: Recommendation) -> bool:
     return advice.given.report is not None and advice.given.report.audit.own
+
+
+def _assumptions(audit: Audit) -> list[str]:
+    """Return what the figures hold under, and what was done to the table."""
+    return [clean(fact, 600) for fact in (*audit.threat_model(), *map(as_sentence, audit.about.notes))]
 
 
 def _error(advice: Recommendation) -> bool:

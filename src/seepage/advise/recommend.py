@@ -44,7 +44,7 @@ from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.units import Tables
 from seepage.tabular.schema import Schema
-from seepage.text import clean, how_many, lasting, percent, points
+from seepage.text import capitalised, clean, how_many, lasting, percent, points
 
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
@@ -208,6 +208,8 @@ class _Advisor:
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
         about = asking.about
+        for note in about.notes:
+            self.say(note)
         check_gate(self.gate, list(dict.fromkeys([*about.columns, *filter(None, [about.target])])), [])
         self.by_units, self.shared = by_units(spec), asking.shared
         self.least = least_units(self.wish.below, alpha=self.alpha)
@@ -661,7 +663,7 @@ class _Advisor:
             self.timed_out = True
         if status == "passes" and (unusable := self._unusable(given, confirmed)):
             return unusable
-        return self._with_chance(replace(confirmed, status=status, reason=f"{reason[:1].upper()}{reason[1:]}"))
+        return self._with_chance(replace(confirmed, status=status, reason=capitalised(reason)))
 
     def _dear(self, cost: float) -> bool:
         return self.wish.max_cost is not None and cost > self.wish.max_cost

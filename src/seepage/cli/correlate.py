@@ -16,7 +16,7 @@ from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report.terminal import figures, make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table, show_inferred
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.units import load_rows
@@ -68,7 +68,9 @@ def correlate(
     if len(names) > 1:
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    loaded, _ = load_rows(spec)
+    loaded, inferred = load_rows(spec)
+    if inferred is not None:
+        show_inferred(make_console(stderr=True), inferred)
     by_sensitive = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     jointly = {name: together(loaded.all, name) for name in by_sensitive}
     console = make_console()

@@ -9,7 +9,7 @@ from seepage.report.frames import Record, setting_of
 from seepage.report.grids import MOST_COLUMNS, Grid, GridCell, Section, cut_columns, empty, where
 from seepage.report.result import AuditResult, Cell, Example
 from seepage.results.verdict import pick
-from seepage.text import clean, listed, percent, shown_value
+from seepage.text import capitalised, clean, listed, percent, shown_value
 
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
@@ -177,7 +177,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
     right = sum(cell.right for example in shown for cell in example.cells)
     cells = sum(len(example.cells) for example in shown)
     place = result.label((first.batch_size, first.defense))
-    caption = f"{place[:1].upper()}{place[1:]}, {clean(first.attack)}: {right} of {cells} cells right"
+    caption = f"{capitalised(place)}, {clean(first.attack)}: {right} of {cells} cells right"
     return Grid(caption, grids.heads(titles), lines, cut_columns(len(first.cells)))
 
 

@@ -10,14 +10,14 @@ from seepage.report.grids import Grid
 from seepage.report.html import page
 from seepage.results.compare import Comparison, by_column, in_words, label, overall
 from seepage.results.gate import Decision
-from seepage.text import clean
+from seepage.text import capitalised, clean
 
 MOST_ROWS = 3000
 
 
 def render_comparison(comparison: Comparison, decision: Decision | None = None) -> str:
     """Return the comparison, and the decision if one was asked for, as one page in the look of reports."""
-    line = [] if decision is None else [f"{decision.line[:1].upper()}{decision.line[1:]}"]
+    line = [] if decision is None else [capitalised(decision.line)]
     parts = {
         "overall-figure": ("Cells read in both runs, with 95% intervals", overall(comparison)),
         "columns-figure": (

@@ -23,7 +23,7 @@ from seepage.results.checks.finding import Finding, Severity
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
-from seepage.text import clean, how_many, lasting, listed, lowered, percent, points, span
+from seepage.text import as_sentence, clean, how_many, lasting, listed, lowered, percent, points, span
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0
@@ -225,7 +225,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
             style="not bold",
         )
     )
-    for fact in (*audit.threat_model(), *(f"{note[:1].upper()}{note[1:]}." for note in about.notes)):
+    for fact in (*audit.threat_model(), *map(as_sentence, about.notes)):
         console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
     if omitted := [clean(applicability.attack) for applicability in result.grid if not applicability.applies]:
         words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."

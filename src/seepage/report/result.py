@@ -33,7 +33,7 @@ from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of
-from seepage.text import clean, how_many, lowered
+from seepage.text import capitalised, clean, how_many, lowered
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class AuditResult:
         elif self.defended:
             parts.append("with no defense")
         words = " ".join([*parts, lowered(self.audit.about.attacker)])
-        return words[:1].upper() + words[1:]
+        return capitalised(words)
 
     def schema_of(self, evidence: Evidence) -> Schema:
         """Return the schema of the columns of some evidence."""

@@ -44,7 +44,7 @@ from seepage.results.checks.facts import broken, control_share, exceeds_by_more_
 from seepage.results.checks.finding import SEVERITIES, explanation, few_of
 from seepage.results.verdict import BOUNDS, pick
 from seepage.tabular.infer import Inferred
-from seepage.text import clean, listed, lowered, percent, points
+from seepage.text import as_sentence, clean, listed, lowered, percent, points
 
 # Number of figures of columns in the table of all figures, where a table has many columns.
 _MOST_OF_WIDE = 500
@@ -159,7 +159,7 @@ def _threat_model(result: AuditResult) -> Section:
     facts = [
         *(clean(fact, 600) for fact in result.audit.threat_model()),
         *([f"The {about.size} is {next(iter(sizes))} in all configurations."] if len(sizes - {None}) == 1 else []),
-        *(f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in (clean(note, 200) for note in about.notes)),
+        *(as_sentence(clean(note, 200)) for note in about.notes),
         f"Columns marked as sensitive (★): {listed(marked[:20])}{', ...' if len(marked) > 20 else ''}."
         if marked
         else "No column is marked as sensitive, so none is singled out below.",

@@ -26,7 +26,7 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import UNBOUNDED, bounds_nothing, clean, listed, lowered, percent
+from seepage.text import UNBOUNDED, bounds_nothing, capitalised, clean, listed, lowered, percent
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -131,7 +131,7 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     for size, defense in result.not_reached:
         words = result.defense(defense)
         at = f" at {result.audit.about.size} {size}" if size is not None else ""
-        notes.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
+        notes.append((NOT_REACHED, f"{capitalised(words)}{at}: nothing was measured."))
     return notes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -21,9 +21,19 @@ _PADDING = (0, 1, 0, 0)
 
 def make_table(title: str, heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]] = ()) -> Table:
     """Return a table in the house style."""
-    table = Table(*heads, title=title, title_style="bold", box=box.SIMPLE_HEAD, padding=_PADDING)
-    table.title_justify = table.caption_justify = "left"
+    table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=_PADDING)
+    table.heading, table.caption_justify = Text(title, "bold"), "left"
     return _filled(table, rows)
+
+
+class _UnderHeading(Table):
+    """A table under a heading that may be wider; rich wraps a title to the width of its table."""
+
+    heading = Text()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.heading
+        yield from super().__rich_console__(console, options)
 
 
 def make_list(heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]]) -> Table:

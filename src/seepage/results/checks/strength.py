@@ -21,7 +21,7 @@ from seepage.results.checks.facts import (
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
 from seepage.results.verdict import is_whole, settings, strongest_row, tier_of, typical_ends
 from seepage.run.runner import Run
-from seepage.text import how_many, listed, points
+from seepage.text import capitalised, how_many, listed, points
 from seepage.wire.horizontal import NOT_TRIED
 
 
@@ -147,7 +147,7 @@ def _by_place(gaps: Sequence[Gap], size: str) -> str:
     if len(by_words) == 1:
         return in_words(gaps)
     sentences = (f"{listed(few_of(places))}, {words}" for words, places in by_words.items())
-    return ". ".join(f"{sentence[:1].upper()}{sentence[1:]}" for sentence in sentences)
+    return ". ".join(map(capitalised, sentences))
 
 
 @check("SEEP021", "error", "The negative control leaked")

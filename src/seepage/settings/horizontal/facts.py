@@ -10,7 +10,7 @@ from seepage.settings.horizontal.subject import Subject
 from seepage.settings.horizontal.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
-from seepage.text import clean, how_many, listed, percent
+from seepage.text import as_sentence, clean, how_many, listed, percent
 
 # Ranks within these bounds take a second; beyond them they are left out.
 _WIDEST_RANKED = 500
@@ -71,7 +71,7 @@ def threat_model(
         f"{how_many(spec.victims, 'victim')} asked for in each configuration, seed {spec.seed}",
         "baselines hold the same knowledge as the attacker and never see the gradient",
     ]
-    return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
+    return tuple(map(as_sentence, facts))
 
 
 def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> list[str]:
