@@ -229,7 +229,7 @@ class CrossTables(_FromTables):
         return places
 
 
-def _information(table: Float[np.ndarray, "level level"]) -> float:
+def _information(table: Float[np.ndarray, "row column"]) -> float:
     """Return the mutual information of two columns, in nats."""
     joint = table / max(float(table.sum()), 1e-300)
     apart = joint.sum(1)[:, None] * joint.sum(0)[None]

@@ -45,7 +45,7 @@ class RoundedSums:
 
     def __call__(self, sums: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """Return rounded sums."""
-        rounded: Float[np.ndarray, "*shape"] = np.round(sums, self.digits)
+        rounded: Float[np.ndarray, "*shape"] = np.asarray(np.round(sums, self.digits))
         return rounded
 
 

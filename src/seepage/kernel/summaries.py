@@ -225,7 +225,7 @@ def sums_of(after: Summary, before: Summary | None) -> Iterator[tuple[list[float
         raise RefusedError("figures of two runs are not of the same group and numbers")
     if count < 0 or first.records < 0 or min(after.rounded, first.rounded) < 0:
         raise RefusedError("a group of the second run has fewer records than the first, or a rounding is below 0")
-    yield [1.0] * len(after.values), count, count
+    yield [1.0] * len(after.values), float(count), float(count)
     totals, others = after.totals, first.totals
     if totals is not None and others is not None:
         yield list(after.values), totals[0] - others[1], totals[1] - others[0]

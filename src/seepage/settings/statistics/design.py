@@ -31,7 +31,7 @@ class ModelLevels:
 
     codes: Int[np.ndarray, "record column"]
     levels: tuple[tuple[int, ...], ...]
-    taken: tuple[Int[np.ndarray, " code"], ...]
+    taken: tuple[Int[np.ndarray, " _"], ...]
 
     def recoded(self, codes: Int[np.ndarray, "row column"]) -> Int[np.ndarray, "row column"]:
         """Return codes of other rows, with levels that are not in the model recoded."""
