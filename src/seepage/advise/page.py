@@ -11,9 +11,10 @@ from rich.table import Column
 from rich.text import Text
 
 from seepage.advise.recommendation import Recommendation, given_options, in_words
+from seepage.assessment.task import is_error
 from seepage.files import write_whole
 from seepage.report import figures, grids
-from seepage.report.frames import Record, is_error, task_name
+from seepage.report.frames import Record, task_name
 from seepage.report.grids import Grid, canary_columns, task_columns
 from seepage.report.html import page
 from seepage.report.terminal import figures as figure_heads

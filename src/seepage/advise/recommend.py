@@ -20,6 +20,7 @@ from seepage.advise.margin import chance_of_passing
 from seepage.advise.recommendation import LIKELY, Candidate, Outcome, Recommendation, Status, cost_of, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
+from seepage.assessment.task import is_error
 from seepage.assessment.utility import Recipe
 from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
 from seepage.datasets.dataset import Dataset
@@ -27,7 +28,6 @@ from seepage.errors import BadInputError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.advice import LEAST_TRAININGS
-from seepage.report.frames import is_error
 from seepage.report.report import Report
 from seepage.results.checks.finding import LOWER_BOUNDS
 from seepage.results.gate import check_gate

@@ -10,8 +10,9 @@ from typing import Literal
 
 from seepage.assessment.intervals import Estimate, difference, with_student
 from seepage.assessment.row import Record, ResultRow
+from seepage.assessment.task import is_error
 from seepage.report.advice import LEAST_TRAININGS
-from seepage.report.frames import is_error, task_name
+from seepage.report.frames import task_name
 from seepage.report.report import Report
 from seepage.results.verdict import pick
 from seepage.run.limits import Standing

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seepage.assessment.intervals import student
-from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
+from seepage.assessment.task import is_error
+from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
 from seepage.results.verdict import BOUNDS, INCOMPLETE, UNDEFENDED, UNKNOWN, gravest

@@ -13,8 +13,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
+from seepage.assessment.task import is_error
 from seepage.report.cells import truth_and_guess
-from seepage.report.frames import Record, Setting, is_error, setting_of, task_name, tolerances
+from seepage.report.frames import Record, Setting, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
 from seepage.report.summary import summary

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import ratio
 from seepage.assessment.row import Record, ResultRow
+from seepage.assessment.task import is_error
 from seepage.results.checks.finding import Finding
 from seepage.results.verdict import (
     GRAVITY,
@@ -370,11 +371,6 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
             task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "std", "n", "baseline")}
             records.append({**record, "task": row.mean, **task, **_guarantee(row, about)})
     return records
-
-
-def is_error(metric: str) -> bool:
-    """Return whether a metric of the task is an error, lower for a better network, and no rate."""
-    return metric.endswith("rmse")
 
 
 def task_name(metric: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seepage.assessment.task import is_error
 from seepage.report import figures, frames, grids
 from seepage.report.advice import LEAST_TRAININGS, advice, sentences
 from seepage.report.figures import Figure
@@ -186,7 +187,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]
         table = grids.filled("Leakage under each defense", columns, result.overviews)
         return Section("frontier", title, words, grids=[table])
-    error = frames.is_error(records[0]["task_metric"])
+    error = is_error(records[0]["task_metric"])
     task = frames.task_name(records[0]["task_metric"])
     caption = f"Share of the gap closed against {lowered(task)}"
     table = grids.filled(
@@ -256,7 +257,7 @@ def advice_section(result: AuditResult) -> Section:
     marked = any(record["sensitive"] for own in result.by_column.values() for record in own)
     sensitive = {key: _worst_sensitive(own) for key, own in result.by_column.items()} if marked else {}
     learnt = [record for record in result.frontier if record["attack"] is not None]
-    error = any(frames.is_error(record["task_metric"]) for record in learnt)
+    error = any(is_error(record["task_metric"]) for record in learnt)
     metric = learnt[0]["task_metric"] if learnt else ""
     task = {setting_of(record): record["task"] for record in learnt}
     advised = advice(attacked, sensitive, task, not error)

@@ -16,6 +16,7 @@ import pandas as pd
 from seepage.assessment import Estimate, Lift, Measurement
 from seepage.assessment.measurement import estimates, gained
 from seepage.assessment.row import FIELDS, ResultRow
+from seepage.assessment.task import is_constant, over_constant
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
 from seepage.results.checks.finding import Where, where_of
@@ -113,9 +114,12 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
-    shown = [measured for measured in run.measured if measured.metric != WRONG]
+    shown = [measured for measured in run.measured if measured.metric != WRONG and not is_constant(measured.metric)]
     telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
-    lifts = [gained(measured, compared) if tells else None for measured, tells in zip(shown, telling, strict=True)]
+    lifts = [
+        gained(measured, compared) if tells else None if run.is_attack else over_constant(measured, run.measured)
+        for measured, tells in zip(shown, telling, strict=True)
+    ]
     gains = iter(estimates([lift[2] for lift in lifts if lift is not None]))
     rows = []
     for measured, estimate, lift in zip(shown, estimates(shown), lifts, strict=True):

@@ -13,6 +13,7 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment import Measurement, auc
 from seepage.assessment.labels import measure_labels
+from seepage.assessment.task import of_task
 from seepage.errors import BadInputError
 from seepage.models.split import label_chances, numbers_of, usual_split_head
 from seepage.registry import Entry
@@ -123,13 +124,13 @@ def task_figures(
         apart = (numbers_of(target, outputs.cpu()) - labels).abs()
         near = (apart <= target.tolerance).double().mean()
         error = apart.square().mean().sqrt()
-        return [Measurement.of_unit("task_accuracy", None, near), Measurement.of_unit("task_rmse", None, error)]
+        return [*of_task("task_accuracy", near, labels, target.tolerance), *of_task("task_rmse", error, labels)]
     chances = label_chances(usual_split_head(target), outputs).cpu()
     right = (chances.argmax(1) == labels).double()
-    figures = [Measurement.of_unit("task_accuracy", None, right.mean())]
+    figures = of_task("task_accuracy", right.mean(), labels)
     if target.width == 2:
         positive = target.sorted_codes[-1]
-        figures.append(Measurement.of_unit("auc", None, auc(chances[:, positive], labels == positive)))
+        figures += of_task("auc", auc(chances[:, positive], labels == positive), labels)
     return figures
 
 

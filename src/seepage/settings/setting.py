@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seepage import registry
 from seepage.assessment.row import CONTROL, POSSIBLE, QUESTIONS
+from seepage.assessment.task import CONSTANT
 from seepage.digests import Json
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.part import make_part
@@ -221,6 +222,7 @@ class About:
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric; that of a rate by default."""
+        metric = metric.removeprefix(CONSTANT)
         return self.scales.get(metric, _SHARED_SCALES.get(metric, RATE))
 
 

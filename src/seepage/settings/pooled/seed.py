@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment import Measurement
+from seepage.assessment.task import of_task
 from seepage.attacks.pooled import Meta, binary_shadows, spread_shadows, train_shadows
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
@@ -161,11 +162,11 @@ class AttackSeed:
         if self.spec.protocol == "update":
             pairs, _ = self._updates
             accuracy_after = (pairs.after.ask(queries).argmax(2) == labels).double().mean()
-            return Outcome([Measurement.of_unit("task_accuracy", None, accuracy_after), *self._shared()])
+            return Outcome([*of_task("task_accuracy", accuracy_after, labels), *self._shared()])
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        accuracies = {"task_accuracy": accuracy(self._seen), "local_accuracy": accuracy(local)}
-        figures = [*(Measurement.of_unit(name, None, value) for name, value in accuracies.items()), *self._shared()]
+        figures = of_task("task_accuracy", accuracy(self._seen), labels)
+        figures += [Measurement.of_unit("local_accuracy", None, accuracy(local)), *self._shared()]
         private = self.defense.training
         if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)

@@ -14,6 +14,7 @@ from seepage import datasets
 from seepage.assessment import auc
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.statistics import measure_tables
+from seepage.assessment.task import of_task
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_parity
 from seepage.defenses.statistics import (
@@ -656,10 +657,10 @@ def _utility(
     y = numbers_of(audit.data, labels)
     mu, _ = newton.mean_and_weight(audit.family, rows @ fitted.coefficients)
     if audit.family != "binomial":
-        return [*figures, Measurement.of_unit("task_rmse", None, float(np.sqrt(np.square(mu - y).mean())))]
-    figures.append(Measurement.of_unit("task_accuracy", None, float(((mu > 0.5) == y).mean())))
+        return [*figures, *of_task("task_rmse", float(np.sqrt(np.square(mu - y).mean())), y)]
+    figures += of_task("task_accuracy", float(((mu > 0.5) == y).mean()), y)
     area = auc(torch.from_numpy(mu), torch.from_numpy(y) == 1)
-    return figures if area is None else [*figures, Measurement.of_unit("auc", None, area)]
+    return figures if area is None else [*figures, *of_task("auc", area, y)]
 
 
 def _threat_model(spec: StatisticsSpec, family: str, data: Dataset, secret: str, cut: Sequence[str]) -> tuple[str, ...]:

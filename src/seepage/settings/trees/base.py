@@ -12,6 +12,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import auc
 from seepage.assessment.measurement import Measurement
+from seepage.assessment.task import of_task
 from seepage.datasets import Dataset
 from seepage.defenses.trees import (
     FirstTrees,
@@ -106,9 +107,9 @@ def utility(forest: Forest, rows: np.ndarray, labels: np.ndarray) -> list[Measur
         return []
     margins = forest.margins(rows)
     if forest.labels is None:
-        return [Measurement.of_unit("task_rmse", None, float(np.sqrt(np.square(margins[:, 0] - labels).mean())))]
+        return of_task("task_rmse", float(np.sqrt(np.square(margins[:, 0] - labels).mean())), labels)
     if forest.outputs > 1:
-        return [Measurement.of_unit("task_accuracy", None, float((margins.argmax(1) == labels).mean()))]
-    accuracy = Measurement.of_unit("task_accuracy", None, float(((margins[:, 0] > 0) == labels).mean()))
+        return of_task("task_accuracy", float((margins.argmax(1) == labels).mean()), labels)
+    accuracy = of_task("task_accuracy", float(((margins[:, 0] > 0) == labels).mean()), labels)
     area = auc(torch.from_numpy(margins[:, 0]), torch.from_numpy(labels) == 1)
-    return [accuracy] if area is None else [accuracy, Measurement.of_unit("auc", None, area)]
+    return accuracy if area is None else [*accuracy, *of_task("auc", area, labels)]

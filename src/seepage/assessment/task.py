@@ -1,0 +1,66 @@
+"""Figures of the task that a model was trained for, each beside the best answer that is always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from seepage.assessment.measurement import Measurement, gained
+
+# What a constant answer gets, beside the figure of the model; rows name it as their baseline.
+CONSTANT = "constant_"
+_AUC_OF_CONSTANT = 0.5
+
+
+def is_error(metric: str) -> bool:
+    """Return whether a metric of the task is an error, lower for a better model, and no rate."""
+    return metric.endswith("rmse")
+
+
+def is_constant(metric: str) -> bool:
+    """Return whether a metric is that of an answer that is always the same."""
+    return metric.startswith(CONSTANT)
+
+
+def of_task(
+    metric: str,
+    value: float | Float[Tensor, ""] | None,
+    labels: Shaped[Tensor | np.ndarray, " record"],
+    tolerance: float = 0.0,
+) -> list[Measurement]:
+    """Return a figure of a model on records with some labels, and that of the best constant answer on them.
+
+    The constant answer knows how often each label is among these records, so that it is the best there is.
+
+    Args:
+        metric: ``task_accuracy``, the share of labels that are met, up to ``tolerance``; ``task_rmse``, the root of the
+            mean squared error, in the label's unit; or ``auc``.
+
+    Example:
+        >>> [(figure.metric, figure.mean) for figure in of_task("task_accuracy", 0.5, np.array([1, 1, 1, 0]))]
+        [('task_accuracy', 0.5), ('constant_task_accuracy', 0.75)]
+    """
+    values = np.sort(np.asarray(labels, dtype=float))
+    if metric == "auc":
+        constant = _AUC_OF_CONSTANT
+    elif is_error(metric):
+        constant = float(values.std())
+    else:
+        met = np.searchsorted(values, values + 2 * tolerance, side="right") - np.arange(len(values))
+        constant = float(met.max() / len(values))
+    return [Measurement.of_unit(metric, None, value), Measurement.of_unit(f"{CONSTANT}{metric}", None, constant)]
+
+
+def over_constant(figure: Measurement, measured: Sequence[Measurement]) -> tuple[str, float | None, Measurement] | None:
+    """Return the name and mean of the constant answer, and by how much each unit is better; None where there is none.
+
+    ``measured`` are all figures of the same units.
+    """
+    beside = [replace(other, metric=figure.metric) for other in measured if other.metric == CONSTANT + figure.metric]
+    if not beside or figure.column is not None:
+        return None
+    return gained(replace(figure, higher_leaks=not is_error(figure.metric)), {"constant": beside})
