@@ -110,6 +110,7 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert 0.2 <= number(found["none", "shuffled", "accuracy", None].mean) <= 0.8
     learnt = [number(found[defense, "training", "task_accuracy", None].mean) for defense in ("none", "dp")]
     assert learnt[0] > 0.8
+    assert number(found["none", "training", "task_accuracy", None].lift) > 0
     assert learnt[0] - 0.02 > learnt[1]
     assert number(found["dp", "meta", "accuracy", None].mean) < number(found["none", "meta", "accuracy", None].mean)
     assert 0 < number(found["dp", "training", "epsilon", None].mean) < 10

@@ -54,6 +54,7 @@ def test_what_is_read_stands_beside_what_was_believed() -> None:
     assert number(by["noisy", "training", "epsilon", None].mean) > 0
     assert ("none", "training", "epsilon", None) not in by
     assert 0.5 < number(by["none", "training", "auc", None].mean) < 1
+    assert by["none", "training", "auc", None].baseline == 0.5
     assert number(by["none", "training", "label_auc_direction", None].mean) > 0.99
     assert all(r.lift is None for r in rows if not r.is_attack or r.metric == "calibration")
 

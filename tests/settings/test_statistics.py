@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import seepage
+from seepage.assessment.row import ResultRow
 from seepage.attacks.statistics.blurred import poisson_mode
 from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
@@ -43,10 +44,14 @@ def audit(of: int = 600, **options: Any) -> StatisticsAudit:
     return StatisticsAudit(StatisticsSpec.of(**{**small, **options}), data(of))
 
 
-def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
+def rows(made: StatisticsAudit) -> dict[tuple[str, str, str], ResultRow]:
     with Store(None) as store:
         [runs] = run_audits([made], store)
-    return {(r.attack, r.defense, r.metric): r.mean for r in rows_of(made, runs) if r.column is None}
+    return {(row.attack, row.defense, row.metric): row for row in rows_of(made, runs) if row.column is None}
+
+
+def figures(made: StatisticsAudit) -> dict[tuple[str, str, str], float | None]:
+    return {key: row.mean for key, row in rows(made).items()}
 
 
 def test_a_site_that_sends_its_own_fit_is_read_from_the_covariance() -> None:
@@ -62,7 +67,7 @@ def test_a_tenth_of_a_small_table_tests_the_model_and_fewer_than_twenty_rows_tes
     made = StatisticsAudit(StatisticsSpec.of(repetitions=1, attacks="counts", columns=["ward"]), data(200))
     assert made.spec.rows == (60,)
     tested = ("training", "none", "task_accuracy")
-    assert tested in figures(made)
+    assert rows(made)[tested].baseline_name == "constant"
     # Two rows are of no site.
     assert tested not in figures(audit(rows=[198], sites=1, repetitions=1, attacks="counts", columns=["ward"], of=200))
 

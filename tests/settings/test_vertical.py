@@ -252,6 +252,7 @@ def test_targets_may_be_numbers() -> None:
     by = {(row.attack, row.metric, row.column): row for row in measured(VerticalAudit(spec, pay_table()))}
     assert number(by["training", "task_accuracy", None].mean) > 0.5
     assert 0 < number(by["training", "task_rmse", None].mean) < 2
+    assert number(by["training", "task_rmse", None].lift) > 0
     assert by["ridge_sa", "accuracy", None].mean == 1.0
     # Its own column alone tells a party less of the number.
     assert number(by["label_heads", "accuracy", "pay"].lift) > 0

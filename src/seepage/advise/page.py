@@ -146,7 +146,7 @@ def _grid(advice: Recommendation, records: list[Record]) -> Grid:
         grids.text("Not limited: column", "beside"),
         grids.gain("its lift", "beside_lift"),
         *task_columns(task, _error(advice)),
-        (grids.number if _error(advice) else grids.share)("Always the same answer", "task_baseline"),
+        (grids.number if _error(advice) else grids.share)("Constant answer", "task_baseline"),
         grids.count("Trainings", "task_n"),
         grids.number("Cost", "cost"),
         grids.interval("Interval of the cost", "cost_low", "cost_high", 1.0),

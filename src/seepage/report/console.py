@@ -395,7 +395,7 @@ def costs_table(result: AuditResult) -> Table | None:
     heads = [
         *(figures(result.audit.about.size.replace(" ", "\n"), no_wrap=True) if sized else []),
         Column("defense", overflow="fold"),
-        *figures(lowered(task_name(records[0]["task_metric"])), "baseline", no_wrap=True),
+        *figures(lowered(task_name(records[0]["task_metric"])), "constant answer", no_wrap=True),
         *(Column(name, justify="right", overflow="fold") for name in bounds.values()),
     ]
     numbers = {record["task_n"] for record in records if record["task_low"] is not None}

@@ -195,7 +195,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         [
             *columns,
             *task_columns(task, error),
-            (grids.number if error else grids.share)("Best baseline", "task_baseline"),
+            (grids.number if error else grids.share)("Constant answer", "task_baseline"),
             grids.count("Trainings", "task_n"),
             grids.number("Epsilon of a record", "epsilon"),
             grids.number("Epsilon of a label", "label_epsilon"),
