@@ -40,6 +40,7 @@ FIELDS += ("message_epsilon", "measured_low", "seconds", "processor_seconds", "f
 FIELDS += ("passed", "fresh", "fresh_n", "fresh_upper", "commit")
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
 OPTIONS: Mapping[tuple[str, str], Mapping[str, object]] = {
+    ("pooled", "adult"): {"targets": 400},
     ("pooled", "german"): {
         "sensitive": "telephone",
         "rows": 100,
