@@ -8,10 +8,10 @@ and as many units as the recommendation names: ``passed`` of ``fresh`` audits pa
 ``fresh_upper``. ``forecast`` is the time to go that the search said after its first step, ``took`` what it then took.
 
 Horizontal learning has batches of 8; the other settings have their defaults. In pooled learning there are 400 target
-models, for German 1,000. German has 1,000 rows: in pooled learning parties have 100 of them and the telephone is the sensitive column. In
-split learning three tenths are held out and in vertical learning half, and clients of trees have 150, so that rows are
-left to judge attack and task on. Seconds are those of the whole search, by the clock and of the processor (with those
-of its worker processes). Searches in the file are not made again.
+models, for German 1,000. German has 1,000 rows: in pooled learning parties have 100 of them and the telephone is the
+sensitive column. In split learning three tenths are held out and in vertical learning half, and clients of trees have
+150, so that rows are left to judge attack and task on. Seconds are those of the whole search, by the clock and of the
+processor (with those of its worker processes). Searches in the file are not made again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from seepage.attacks.trees.anchor import Anchor, by_fineness
 from seepage.attacks.trees.likely import likely_paths
 from seepage.attacks.trees.paths import paths_of_bin
 from seepage.baselines.trees import OwnMarginals
-from seepage.wire.horizontal import RecordsGuess
+from seepage.protocols.trees import histograms
+from seepage.wire.horizontal import NOT_TRIED, RecordsGuess
 from seepage.wire.sums import Sent
 from seepage.wire.trees import TreesGuess
 from tests.attacks.trees.parts import Federation, people, score, view_of
@@ -132,6 +133,24 @@ def test_noise_on_sums_hides_little_while_it_is_small() -> None:
     # The records of a bin taken together, with nothing else, give 0.82.
     assert read_with(0.1) > 0.85
     assert read_with(3.0) < 0.75
+
+
+def test_noise_below_what_a_record_moves_is_no_evidence_that_little_leaks() -> None:
+    federation = Federation.of(people(120), 40, 15)
+    message, rng = federation.sums(), np.random.default_rng(0)
+    moved = []
+    for record in range(40):
+        # Another record in its place, in the same trees.
+        rows, labels = federation.parts[0].copy(), federation.labels[0].copy()
+        rows[record], labels[record] = federation.parts[1][record], federation.labels[1][record]
+        other = histograms(message.forest, message.cuts, rows, labels, federation.recipe.depth)
+        moved.append(sum(float(np.square(a - b).sum()) for a, b in zip(message.sums, other.sums, strict=True)))
+    distance = float(np.sqrt(np.mean(moved)))
+    for deviation, tried in ((distance / 2, False), (distance * 2, True)):
+        noisy = replace(message, sums=tuple(s + rng.normal(0, deviation, s.shape) for s in message.sums))
+        how = Anchor()(view_of(noisy), federation.knows(noise=deviation), [0]).regime
+        assert how is not None
+        assert how[0].startswith(NOT_TRIED) != tried
 
 
 def test_likeliest_paths_are_those_that_exact_sums_allow() -> None:

@@ -104,12 +104,22 @@ def _regime(message: HistogramMessage, knowledge: TreesKnowledge, solution: Solv
     """Return how records were read, and whether sums tell more than was solved for."""
     records = len(solution.labels)
     how = f"paths of {solution.read:,} of {records:,} records were {'estimated' if knowledge.noise else 'read'}"
-    # A record's two derivatives are half and a quarter in the first round; over all trees they stand against the noise.
-    telling = (0.5**2 + 0.25**2) * len(message.forest.trees) > knowledge.noise**2
+    telling = _distance(message, records) > knowledge.noise
     if telling and 2 * solution.read < records:
         why = "sums are noisy" if knowledge.noise else "patterns are too many"
         return f"{NOT_TRIED}{how}; what all sums tell together is not solved for, as {why}"
     return how
+
+
+def _distance(message: HistogramMessage, records: int) -> float:
+    """Return how far all sums move where one record is another, with all other records known.
+
+    Both derivatives of either record are in one bin of every column, in every node on its way, in every tree. Of a
+    calibrated model the first derivative's mean square is the mean second derivative, of which the square is a quarter
+    at most. Noise as large as this distance leaves nobody more than a guess at a record.
+    """
+    second = sum(float(sums[:, :, 1].sum()) for sums in message.sums) / records
+    return float(np.sqrt(2 * 1.25 * max(second, 0.0)))
 
 
 def by_fineness(sent: Sent) -> list[int]:
