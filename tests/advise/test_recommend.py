@@ -129,6 +129,9 @@ def test_none_is_said_where_the_strongest_change_leaks(monkeypatch: pytest.Monke
     assert found.outcome == "none"
     assert found.line.startswith("no configuration that was searched")
     assert [candidate.status for candidate in found.candidates] == ["leaks"]
+    useless = replace(found.candidates[0], status="learns nothing")
+    said = replace(found, candidates=[useless]).line
+    assert said.endswith(f"below 20 points with a model that learns; under {useless.words} it learns nothing.")
 
 
 def test_a_budget_that_is_spent_leaves_it_undecided(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
 from seepage.settings.part import Part
 from seepage.settings.spec import Spec, Wish
-from seepage.text import clean, lowered, percent, points, span
+from seepage.text import clean, listed, lowered, percent, points, span
 
 Status = Literal[
     "as given",
@@ -161,7 +161,9 @@ class Recommendation:
             )
         if self.outcome == "none":
             within = "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
-            return f"no configuration that was searched keeps the lift on {what} below {limit}{within}."
+            useless = [clean(case.words, 60) for case in self.candidates if case.status == "learns nothing"]
+            yet = f" with a model that learns; under {listed(useless)} it learns nothing" if useless else ""
+            return f"no configuration that was searched keeps the lift on {what} below {limit}{within}{yet}."
         undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
         if self.timed_out:
             return f"{undecided}; run the same command again."
