@@ -24,6 +24,7 @@ import torch
 from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of this process's own objects, on their way to workers
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
+from tqdm import tqdm
 
 from seepage.devices import keep_freed_memory, threads
 from seepage.errors import BadInputError, one_line
@@ -274,6 +275,8 @@ def _initialise(messages: Any, audits: list[Audit], parent: int) -> None:
     # The interrupt of a terminal reaches every process of the group; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
+    # Programs of torch draw no bar here, but take its lock for several processes, which a worker that is killed leaves.
+    tqdm.set_lock(threading.RLock())
     _state.update(messages=messages, audits=audits)
     threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
 
