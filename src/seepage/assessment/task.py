@@ -34,7 +34,8 @@ def of_task(
 ) -> list[Measurement]:
     """Return a figure of a model on records with some labels, and that of the best constant answer on them.
 
-    The constant answer knows how often each label is among these records, so that it is the best there is.
+    The constant answer knows how often each label is among these records, so that it is the best there is. Of no records
+    there is neither.
 
     Args:
         metric: ``task_accuracy``, the share of labels that are met, up to ``tolerance``; ``task_rmse``, the root of the
@@ -45,8 +46,11 @@ def of_task(
         [('task_accuracy', 0.5), ('constant_task_accuracy', 0.75)]
     """
     values = np.sort(np.asarray(labels, dtype=float))
+    constant = None
     if metric == "auc":
         constant = _AUC_OF_CONSTANT
+    elif not len(values):
+        value = None
     elif is_error(metric):
         constant = float(values.std())
     else:
