@@ -34,8 +34,8 @@ def of_task(
 ) -> list[Measurement]:
     """Return a figure of a model on records with some labels, and that of the best constant answer on them.
 
-    The constant answer knows how often each label is among these records, so that it is the best there is. Of no records
-    there is neither.
+    The constant answer knows how often each label is among these records, so that it is the best there is. Of no
+    records there is neither.
 
     Args:
         metric: ``task_accuracy``, the share of labels that are met, up to ``tolerance``; ``task_rmse``, the root of the
