@@ -20,11 +20,13 @@ class Measurement:
     """A figure on its way from a setting to a row; victims or other units are aggregated by their mean.
 
     Attributes:
-        metric: name of the figure, such as ``accuracy_discrete``. column: name of the column, None for all of them.
-        values: one a victim, NaN where not applicable. higher_leaks: whether a higher value means that more leaked.
-        bounds: range of the figure; infinite where it has no bound. clusters: values whose mean is each of ``values``,
-        where known, such as those of the records of a training. They are
-            not independent of each other, so that the interval is over ``values``.
+        metric: name of the figure, such as ``accuracy_discrete``.
+        column: name of the column, None for all of them.
+        values: one a victim, NaN where not applicable.
+        higher_leaks: whether a higher value means that more leaked.
+        bounds: range of the figure; infinite where it has no bound.
+        clusters: values whose mean is each of ``values``, where known, such as those of the records of a training. They
+            are not independent of each other, so that the interval is over ``values``.
         entropy: mean entropy of each victim, NaN where not applicable; the figure is then the correlation of ``values``
             with it across victims, which no single victim has. None for all other figures.
 

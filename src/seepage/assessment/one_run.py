@@ -86,10 +86,11 @@ def audit_training(
 
     Args:
         dataset: dataset whose training rows are the client's; canaries are drawn from them, the others always take
-        part. model, encoder, batch_size, defense, local, shuffle, clients: those of ``measure_utility``. canaries:
-        number of canaries, which limits the bound: about 3 of 100 and 5 of 1,000 where each is told. recipe: recipe of
-        the training. Its ``delta`` is 1e-5, or a tenth of one over the number of rows if that is less,
-            if None.
+            part.
+        model, encoder, batch_size, defense, local, shuffle, clients: those of ``measure_utility``.
+        canaries: number of canaries, which limits the bound: about 3 of 100 and 5 of 1,000 where each is told.
+        recipe: recipe of the training. Its ``delta`` is 1e-5, or a tenth of one over the number of rows if that is
+            less, if None.
         kind: ``mislabelled`` canaries have the label of another row, so that a network learns them only by heart;
             ``rows`` are the rows as they are.
         seed: seed of canaries, coins and training.
