@@ -151,6 +151,12 @@ def test_noise_below_what_a_record_moves_is_no_evidence_that_little_leaks() -> N
         how = Anchor()(view_of(noisy), federation.knows(noise=deviation), [0]).regime
         assert how is not None
         assert how[0].startswith(NOT_TRIED) != tried
+    numbers = Federation.of(people(120, 1), 40, 15)
+    sums = numbers.sums()
+    noisy = replace(sums, sums=tuple(s + rng.normal(0, 1e3, s.shape) for s in sums.sums))
+    how = Anchor()(view_of(noisy), numbers.knows(noise=1e3), [0]).regime
+    assert how is not None
+    assert how[0].startswith(NOT_TRIED)
 
 
 def test_likeliest_paths_are_those_that_exact_sums_allow() -> None:

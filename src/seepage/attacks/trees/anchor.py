@@ -116,8 +116,11 @@ def _distance(message: HistogramMessage, records: int) -> float:
 
     Both derivatives of either record are in one bin of every column, in every node on its way, in every tree. Of a
     calibrated model the first derivative's mean square is the mean second derivative, of which the square is a quarter
-    at most. Noise as large as this distance leaves nobody more than a guess at a record.
+    at most. Noise as large as this distance leaves nobody more than a guess at a record. Of a regression the first
+    derivative has no bound.
     """
+    if message.forest.labels is None:
+        return float("inf")
     second = sum(float(sums[:, :, 1].sum()) for sums in message.sums) / records
     return float(np.sqrt(2 * 1.25 * max(second, 0.0)))
 
