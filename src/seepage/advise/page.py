@@ -14,14 +14,13 @@ from seepage.advise.recommendation import Recommendation, given_options, in_word
 from seepage.assessment.task import is_error
 from seepage.files import write_whole
 from seepage.report import figures, grids
-from seepage.report.frames import Record, task_name
+from seepage.report.frames import Record, assumptions, task_name
 from seepage.report.grids import Grid, canary_columns, task_columns
 from seepage.report.html import page
 from seepage.report.terminal import figures as figure_heads
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting
-from seepage.settings.setting import Audit
-from seepage.text import as_sentence, capitalised, clean, lowered, percent, points, printable_json, span
+from seepage.text import capitalised, clean, lowered, percent, points, printable_json, span
 
 PAGE, FIGURES = "recommendation.html", "recommendation.json"
 _TIERS = {"found": "none", "none": "high", "undecided": "open"}
@@ -69,7 +68,7 @@ def render_recommendation(advice: Recommendation) -> str:
         drawings_of=drawings,
         grid=table,
         rejected=in_words(advice),
-        facts=[] if report is None else _assumptions(report.audit),
+        facts=[] if report is None else assumptions(report.audit),
     )
 
 
@@ -118,11 +117,6 @@ def _words(advice: Recommendation) -> list[str]:
 
 def _own(advice: Recommendation) -> bool:
     return advice.given.report is not None and advice.given.report.audit.own
-
-
-def _assumptions(audit: Audit) -> list[str]:
-    """Return what the figures hold under, and what was done to the table."""
-    return [clean(fact, 600) for fact in (*audit.threat_model(), *map(as_sentence, audit.about.notes))]
 
 
 def _error(advice: Recommendation) -> bool:

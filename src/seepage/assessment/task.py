@@ -59,12 +59,14 @@ def of_task(
     return [Measurement.of_unit(metric, None, value), Measurement.of_unit(f"{CONSTANT}{metric}", None, constant)]
 
 
-def over_constant(figure: Measurement, measured: Sequence[Measurement]) -> tuple[str, float | None, Measurement] | None:
+def over_constant(
+    figure: Measurement, constants: Sequence[Measurement]
+) -> tuple[str, float | None, Measurement] | None:
     """Return the name and mean of the constant answer, and by how much each unit is better; None where there is none.
 
-    ``measured`` are all figures of the same units.
+    ``constants`` are what constant answers get on the same units.
     """
-    beside = [replace(other, metric=figure.metric) for other in measured if other.metric == CONSTANT + figure.metric]
+    beside = [replace(other, metric=figure.metric) for other in constants if other.metric == CONSTANT + figure.metric]
     if not beside or figure.column is not None:
         return None
     return gained(replace(figure, higher_leaks=not is_error(figure.metric)), {"constant": beside})

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
+from seepage.datasets.dataset import Dataset
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import write_whole
@@ -35,6 +36,20 @@ OF_TABLES = (
     *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
     *("most_categories", "separator", "encoding", "day_first"),
 )
+
+
+def table_given(given: dict[str, Json], usual: str) -> tuple[Spec, Dataset]:
+    """Return the table that options name, or the usual one; what was inferred of it is shown."""
+    # A name is swept over elsewhere.
+    names = given.pop("dataset", [usual])
+    assert isinstance(names, list)
+    if len(names) > 1:
+        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
+    spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
+    loaded, inferred = load_rows(spec)
+    if inferred is not None:
+        show_inferred(make_console(stderr=True), inferred)
+    return spec, loaded
 
 
 @app.command()
@@ -62,15 +77,7 @@ def correlate(
 
         seepage correlate --data people.csv --target outcome --sensitive smoker
     """
-    # A name is swept over elsewhere.
-    names = given.pop("dataset", ["adult_education"])
-    assert isinstance(names, list)
-    if len(names) > 1:
-        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
-    spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    loaded, inferred = load_rows(spec)
-    if inferred is not None:
-        show_inferred(make_console(stderr=True), inferred)
+    spec, loaded = table_given(given, "adult_education")
     by_sensitive = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     jointly = {name: together(loaded.all, name) for name in by_sensitive}
     console = make_console()

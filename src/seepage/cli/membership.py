@@ -20,17 +20,15 @@ from seepage.assessment.training_membership import (
     member_gap,
 )
 from seepage.cli.app import app
-from seepage.cli.correlate import OF_TABLES
+from seepage.cli.correlate import OF_TABLES, table_given
 from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
 from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
 from seepage.protocols.trees import Boosting, objective_of
-from seepage.report.terminal import figures, make_console, make_table, show_inferred
-from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.spec import Spec
-from seepage.settings.units import load_rows
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from seepage.tabular.schema import Discrete
@@ -104,14 +102,7 @@ def membership(
 
         seepage membership --data people.csv --target outcome --epochs 5 --clip 1 --noise 1 --out membership.json
     """
-    names = given.pop("dataset", ["adult"])
-    assert isinstance(names, list)
-    if len(names) > 1:
-        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
-    spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
-    dataset, inferred = load_rows(spec)
-    if inferred is not None:
-        show_inferred(make_console(stderr=True), inferred)
+    spec, dataset = table_given(given, "adult")
     target = dataset.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
     recipe: Learner

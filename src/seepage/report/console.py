@@ -15,7 +15,7 @@ from rich.text import Text
 from seepage.assessment.row import ResultRow
 from seepage.assessment.task import is_error
 from seepage.report.cells import truth_and_guess
-from seepage.report.frames import Record, Setting, setting_of, task_name, tolerances
+from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
 from seepage.report.summary import summary
@@ -24,7 +24,7 @@ from seepage.results.checks.finding import Finding, Severity
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
-from seepage.text import as_sentence, clean, how_many, lasting, listed, lowered, percent, points, span
+from seepage.text import clean, how_many, lasting, listed, lowered, percent, points, span
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0
@@ -226,8 +226,8 @@ def _show_head(console: Console, result: AuditResult) -> None:
             style="not bold",
         )
     )
-    for fact in (*audit.threat_model(), *map(as_sentence, about.notes)):
-        console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
+    for fact in assumptions(audit):
+        console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
     if omitted := [clean(applicability.attack) for applicability in result.grid if not applicability.applies]:
         words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."
         console.print(Padding(Text(words, "dim"), (0, 0, 0, 2)))

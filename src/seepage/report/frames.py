@@ -29,10 +29,11 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.run.runner import Run
+from seepage.settings.setting import Audit
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
 from seepage.tabular.texts import DAYS
-from seepage.text import clean
+from seepage.text import as_sentence, clean
 
 Setting = tuple[int | None, str]
 BINS = 10
@@ -371,6 +372,11 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
             task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "std", "n", "baseline")}
             records.append({**record, "task": row.mean, **task, **_guarantee(row, about)})
     return records
+
+
+def assumptions(audit: Audit) -> list[str]:
+    """Return what figures hold under and what was done to the table, in sentences."""
+    return [clean(fact, 600) for fact in (*audit.threat_model(), *map(as_sentence, audit.about.notes))]
 
 
 def task_name(metric: str) -> str:

@@ -114,10 +114,11 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
+    constants = [measured for measured in run.measured if is_constant(measured.metric)]
     shown = [measured for measured in run.measured if measured.metric != WRONG and not is_constant(measured.metric)]
     telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
     lifts = [
-        gained(measured, compared) if tells else None if run.is_attack else over_constant(measured, run.measured)
+        gained(measured, compared) if tells else over_constant(measured, constants)
         for measured, tells in zip(shown, telling, strict=True)
     ]
     gains = iter(estimates([lift[2] for lift in lifts if lift is not None]))

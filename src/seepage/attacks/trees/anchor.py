@@ -104,8 +104,7 @@ def _regime(message: HistogramMessage, knowledge: TreesKnowledge, solution: Solv
     """Return how records were read, and whether sums tell more than was solved for."""
     records = len(solution.labels)
     how = f"paths of {solution.read:,} of {records:,} records were {'estimated' if knowledge.noise else 'read'}"
-    telling = _distance(message, records) > knowledge.noise
-    if telling and 2 * solution.read < records:
+    if 2 * solution.read < records and _distance(message, records) > knowledge.noise:
         why = "sums are noisy" if knowledge.noise else "patterns are too many"
         return f"{NOT_TRIED}{how}; what all sums tell together is not solved for, as {why}"
     return how
