@@ -79,14 +79,19 @@ def chances_of(
 ) -> Float[Tensor, "target world"]:
     """Return chances of each world from answers of shadow models and targets: of one model, or before and after."""
     kinds = {"raw": (raw,), "log": (logarithms,), "all": (raw, logarithms, ratios)}[features]
-    logs = []
+    chances = []
     for kind in kinds:
         of_shadows, of_targets = (_side_by_side([kind(part) for part in parts]) for parts in (shadows, targets))
         if kind is not raw or len(shadows) > 1:
             # Raw chances of one model count by how much they vary, which is little where a class is rare.
             of_shadows, of_targets = standardised(of_shadows, of_targets)
-        logs.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed).clamp(min=LEAST).log())
-    return torch.softmax(torch.stack(logs).mean(0), dim=1)
+        chances.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed))
+    return agreed(chances)
+
+
+def agreed(several: Sequence[Float[Tensor, "target world"]]) -> Float[Tensor, "target world"]:
+    """Return the geometric mean of the chances that several classifiers give."""
+    return torch.softmax(torch.stack([chances.clamp(min=LEAST).log() for chances in several]).mean(0), dim=1)
 
 
 def _side_by_side(parts: Sequence[Float[Tensor, "model _feature"]]) -> Float[Tensor, "model _features"]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from seepage.attacks.pooled.meta import Features, Meta, chances_of
-from seepage.attacks.pooled.parts.classifiers import Classifier
-from seepage.errors import BadInputError
+from seepage.attacks.pooled.parts.classifiers import Published
+from seepage.errors import BadInputError, check_choice
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 
@@ -24,11 +24,18 @@ class Dominant:
 
     Attributes:
         features, classifier, shadows: settings of the attack on each model, see ``Meta``.
+
+    Raises:
+        BadInputError: the classifier is not one of the published ones, or see ``Meta``.
     """
 
     features: Features = "raw"
-    classifier: Classifier = "lr"
+    classifier: Published = "lr"
     shadows: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("classifier", self.classifier, Published)
+        Meta(self.features, self.classifier, shadows=self.shadows)
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share."""

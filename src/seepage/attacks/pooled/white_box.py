@@ -1,10 +1,11 @@
-"""The published white-box attack: a classifier of models, trained on the weights of shadow models."""
+"""White-box attack: a classifier of models, trained on the weights of shadow models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seepage.attacks.pooled.meta import agreed, chances_of
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import standardised
 from seepage.errors import check_choice
@@ -12,25 +13,24 @@ from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
 
-@attacks.register("white_box", "pooled", needs=("auxiliary",))
+@attacks.register("white_box", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class WhiteBox:
     """Distinguishes shares of an attribute by a classifier of models' weights.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix. All weights in one row, classified by a network of 200 and 50
-    hidden units. Hidden units can be exchanged without changing a network, which such a classifier ignores; see
-    ``DeepSets`` for one that does not.
+    hidden units (``mlp``). The default is ours: a regularised regression of standardised weights and, since hidden
+    units can be exchanged without changing a network, what ``Meta`` says of the model's own answers to the queries.
+    See ``DeepSets`` for a classifier of weights that minds no order.
 
     Attributes:
         classifier: kind of classifier: ``mlp`` as published, or another, see ``fitted_chances``.
-        standardised: whether weights are standardised over the shadow models first, which the paper does not say.
 
     Raises:
         BadInputError: there is no such classifier.
     """
 
-    classifier: Classifier = "mlp"
-    standardised: bool = False
+    classifier: Classifier = "ridge"
 
     def __post_init__(self) -> None:
         check_choice("classifier", self.classifier, Classifier)
@@ -39,8 +39,12 @@ class WhiteBox:
         """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
         shadows = knowledge.trained("even")
         worlds = shadows.world(knowledge.shares)
-        features, targets = shadows.models.flat().double(), view.models.flat().double()
-        if self.standardised:
-            features, targets = standardised(features, targets)
-        chances = fitted_chances(self.classifier, features, worlds, targets, seeds[0], hidden=(200, 50))
-        return PropertyGuess(knowledge.shares, chances)
+        weights, wanted = shadows.models.flat().double(), view.models.flat().double()
+        if self.classifier != "ridge":
+            chances = fitted_chances(self.classifier, weights, worlds, wanted, seeds[0], hidden=(200, 50))
+            return PropertyGuess(knowledge.shares, chances)
+        weights, wanted = standardised(weights, wanted)
+        of_weights = fitted_chances("ridge", weights, worlds, wanted, seeds[0])
+        answers = [models.answers(knowledge.queries) for models in (shadows.models, view.models)]
+        of_answers = chances_of("all", "ridge", answers[:1], worlds, answers[1:], seeds[0])
+        return PropertyGuess(knowledge.shares, agreed([of_weights, of_answers]))

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from seepage.shadow.stacked import Dense
 
-Classifier = Literal["lr", "mlp", "ridge"]
+Published = Literal["lr", "mlp"]
+Classifier = Literal[Published, "ridge"]
 
 # Passes of the published classifiers over all shadow models at once. They are not stated there: fitted once on Adult's
 # five shares of a synthetic column (100, 300 or 1,000), and the same for all data sets since.

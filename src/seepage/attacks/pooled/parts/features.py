@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 LEAST = 1e-6  # least chance: single precision ends near it, and rounded answers hold zeros
+# What hardly any shadow model shows, as a weight of a rare category, counts for as many deviations at most.
+_FURTHEST = 3.0
 
 
 def raw(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model feature"]:
@@ -30,9 +32,11 @@ def ratios(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model 
 def standardised(
     features: Float[Tensor, "model feature"], targets: Float[Tensor, "target feature"]
 ) -> tuple[Float[Tensor, "model feature"], Float[Tensor, "target feature"]]:
-    """Return features of shadow models and of targets in units of the shadow models' spread."""
+    """Return features of shadow models and of targets in units of the shadow models' spread, up to three of them."""
     mean, std = _spread(features)
-    return (features - mean) / std, (targets - mean) / std
+    scaled = ((side - mean) / std for side in (features, targets))
+    ours, theirs = (side.clamp(-_FURTHEST, _FURTHEST) for side in scaled)
+    return ours, theirs
 
 
 def _spread(
