@@ -25,7 +25,13 @@ OUT = Path(__file__).parent / "results" / "convergence.csv"
 FIELDS = ("setting", "attack", "options", "figure", "read", "read_at_twice", "rise", "n", "seconds", "seconds_at_twice")
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 UNITS = {"horizontal": {"victims": 3, "batch_sizes": 8}}
-RISE = 2.0
+# What attacks need beyond their setting's defaults: activations of a client that holds all columns, a column whose share
+# is asked for, sums over another party's columns.
+NEEDS: dict[tuple[str, str], dict[str, str]] = {
+    **{("split", name): {"topology": "vanilla"} for name in ("ginver", "informed_sa", "layer_inversion")},
+    ("pooled", "deep_sets"): {"sensitive": "telephone"},
+    ("trees", "bin_sums"): {"protocol": "secureboost"},
+}
 
 
 def read(setting: str, name: str, options: Mapping[str, int]) -> tuple[str, float | None, int, float]:
@@ -33,6 +39,7 @@ def read(setting: str, name: str, options: Mapping[str, int]) -> tuple[str, floa
     begun = time.process_time()
     fixed = {"baselines": (), "control": False, "workers": 1, "device": "cpu", "seed": 5}
     units = UNITS.get(setting, {"repetitions": 1})
+    fixed |= NEEDS.get((setting, name), {})
     attack = Part(name=name, options=dict(options))
     report = seepage.audit("german", setting=setting, attacks=[attack], **fixed, **units)
     seconds = time.process_time() - begun
