@@ -3,7 +3,7 @@
     python benchmarks/convergence.py                       # continues benchmarks/results/convergence.csv
     python benchmarks/convergence.py --setting vertical --attack ginver
 
-German Credit, the setting's defaults, one unit (three victims of eight records in horizontal learning). An attack whose
+German Credit, the setting's defaults, one unit (twenty victims of eight records in horizontal learning). An attack whose
 reading rises by more than two points had not arrived. Attacks without a number of steps, iterations or epochs have none
 to double.
 """
@@ -24,9 +24,9 @@ from seepage.settings.part import Part
 OUT = Path(__file__).parent / "results" / "convergence.csv"
 FIELDS = ("setting", "attack", "options", "figure", "read", "read_at_twice", "rise", "n", "seconds", "seconds_at_twice")
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
-UNITS = {"horizontal": {"victims": 3, "batch_sizes": 8}}
-# What attacks need beyond their setting's defaults: activations of a client that holds all columns, a column whose share
-# is asked for, sums over another party's columns.
+UNITS = {"horizontal": {"victims": 20, "batch_sizes": 8}}
+# What attacks need beyond their setting's defaults: activations of a client that holds all columns, a column whose
+# share is asked for, sums over another party's columns.
 NEEDS: dict[tuple[str, str], dict[str, str]] = {
     **{("split", name): {"topology": "vanilla"} for name in ("ginver", "informed_sa", "layer_inversion")},
     ("pooled", "deep_sets"): {"sensitive": "telephone"},
