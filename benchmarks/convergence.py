@@ -3,9 +3,9 @@
     python benchmarks/convergence.py                       # continues benchmarks/results/convergence.csv
     python benchmarks/convergence.py --setting vertical --attack ginver
 
-German Credit, the setting's defaults, one unit (twenty victims of eight records in horizontal learning). An attack whose
-reading rises by more than two points had not arrived. Attacks without a number of steps, iterations or epochs have none
-to double.
+German Credit, the setting's defaults, one unit (twenty victims of eight records in horizontal learning). An attack
+whose reading rises by more than two points had not arrived. Attacks without a number of steps, iterations or epochs
+have none to double.
 """
 
 from __future__ import annotations

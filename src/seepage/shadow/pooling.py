@@ -59,8 +59,9 @@ class MarkedRows:
         rows: int,
         generator: torch.Generator,
         others: tuple[float, ...] = (),
+        replacement: bool = False,
     ) -> Int[Tensor, "model _parts {rows}"]:
-        """Draw data sets with given shares of marked rows, and the same ``others`` for all, without replacement."""
+        """Draw data sets with given shares of marked rows, and the same ``others`` for all."""
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
@@ -69,7 +70,7 @@ class MarkedRows:
         for carries, wanted in ((True, with_it), (False, rows - with_it)):
             there = (self.carries.cpu() == carries).nonzero()[:, 0]
             most = int(wanted.sum(1).max())
-            if most > len(there):
+            if most > len(there) and not (replacement and len(there)):
                 raise BadInputError(
                     f"{how_many(shares.shape[1], 'part')} of {rows} rows with shares of {shares.min():.0%} to "
                     f"{shares.max():.0%} "
@@ -77,7 +78,11 @@ class MarkedRows:
                     f"these {len(self)} rows only {len(there)} do; give fewer rows a party, or shares nearer to those "
                     "of the data."
                 )
-            taken.append(there[torch.rand(len(shares), len(there), generator=generator).argsort(1)[:, :most]])
+            if replacement:
+                order = torch.randint(max(1, len(there)), (len(shares), most), generator=generator)
+            else:
+                order = torch.rand(len(shares), len(there), generator=generator).argsort(1)[:, :most]
+            taken.append(there[order])
         # Each part takes the next rows of both kinds.
         earlier = with_it.cumsum(1) - with_it, (rows - with_it).cumsum(1) - (rows - with_it)
         position = torch.arange(rows).expand(*shares.shape, rows)

@@ -119,15 +119,24 @@ class Shadows:
 
 
 @dataclass(frozen=True)
-class SpreadShadows(Shadows):
-    """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
+class HalvedShadows(Shadows):
+    """Shadow models each of which is from one of two halves of all rows.
 
     A half's models show the error of a rule that was fitted on the other half, on models of rows that it has never
-    seen. Differences between two models of the same rows are due to training alone. ``carrying`` and ``others`` are
-    numbers of rows of a half with the attribute and without.
+    seen.
     """
 
     halves: Int[Tensor, " shadow"]
+
+
+@dataclass(frozen=True)
+class SpreadShadows(HalvedShadows):
+    """Shadow models from halves with shares over a range, in pairs of the same rows.
+
+    Differences between two models of the same rows are due to training alone. ``carrying`` and ``others`` are
+    numbers of rows of a half with the attribute and without.
+    """
+
     carrying: float
     others: float
     rows: int
@@ -140,11 +149,11 @@ class SpreadShadows(Shadows):
         return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
 
-# Shadow models by what they were trained on: equally many of each share (``even``), shares over the range
-# (``spread``); after an update, equally many of each share in all the victim's rows (``even_after``). ``pairs`` and
-# ``pairs_after`` are the same models before and after an update, equally many with each share of the first and of the
-# new rows.
-ShadowKind = Literal["even", "spread", "even_after", "pairs", "pairs_after"]
+# Shadow models by what they were trained on: equally many of each share (``even``), the same from two halves of the
+# rows (``halved``), shares over the range (``spread``); after an update, equally many of each share in all the victim's
+# rows (``even_after``). ``pairs`` and ``pairs_after`` are the same models before and after an update, equally many with
+# each share of the first and of the new rows.
+ShadowKind = Literal["even", "halved", "spread", "even_after", "pairs", "pairs_after"]
 
 
 @dataclass(frozen=True)

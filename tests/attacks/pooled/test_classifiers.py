@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 
-from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
+from seepage.attacks.pooled.parts.classifiers import _RIDGES, Classifier, _losses, fitted_chances
 from seepage.shadow.stacked import Dense
 
 
@@ -97,3 +98,24 @@ def test_published_classifiers_are_trained_by_plain_adam_on_the_cross_entropy(
         optimiser.step()
     wanted = network(asked.float()).softmax(1).double()
     torch.testing.assert_close(fitted_chances(kind, features, of, asked, seed=7), wanted, atol=1e-3, rtol=0)
+
+
+def test_the_strength_for_other_rows_is_that_of_rules_fitted_anew() -> None:
+    features, of = planted(24, 2, 0.7, seed=3)
+    X, halves = features.numpy() + np.repeat([[0.0], [0.4]], 12, axis=0), np.repeat([0, 1], 12)
+    indicators = np.eye(2)[of.numpy()]
+
+    def lost(fitted: np.ndarray, asked: np.ndarray, alpha: float) -> np.ndarray:
+        rule = Ridge(alpha=alpha, solver="svd").fit(X[fitted], indicators[fitted])
+        return (rule.predict(X[asked]) - indicators[asked]) ** 2
+
+    for half in (0, 1):
+        mine, others = np.flatnonzero(halves == half), np.flatnonzero(halves != half)
+        of_half = ((X[mine] - X[mine].mean(0)) ** 2).sum()
+        losses = _losses(X, indicators, halves == half)
+        for place, strength in enumerate(_RIDGES):
+            # Left out of a fit at the strength that all of the half's models have.
+            alpha = strength * of_half
+            within = np.mean([lost(mine[mine != one], np.array([one]), alpha) for one in mine])
+            across = lost(mine, others, alpha).mean()
+            assert losses[place] == pytest.approx(within + (across - within) / 4, rel=1e-6)

@@ -16,6 +16,7 @@ from seepage.attacks.pooled import (
     Ratio,
     WhiteBox,
     binary_shadows,
+    halved_shadows,
     spread_shadows,
     train_shadows,
 )
@@ -26,15 +27,18 @@ from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
 from seepage.shadow.stacked import Stacked
-from seepage.wire.pooled import PredictionView, Shadows, SpreadShadows
+from seepage.wire.pooled import HalvedShadows, PredictionView, SpreadShadows
 from tests.attacks.pooled.parts import Case, case
 
 TELLING = case()
 SHADOWS = binary_shadows(TELLING.known, 20, seed=5)
-KNOWN = replace(TELLING.known, shadows={"even": SHADOWS})
+KNOWN = replace(TELLING.known, shadows={"even": SHADOWS, "halved": halved_shadows(TELLING.known, 40, seed=5)})
+_CARRIES = TELLING.known.auxiliary.carries
+ONE_CARRIES = TELLING.known.auxiliary.rows(torch.cat([_CARRIES.nonzero()[:1, 0], (~_CARRIES).nonzero()[:, 0]]))
 FEW = spread_shadows(TELLING.known, 12, seed=0)
 STRONG = case(effect=0.8, targets=40, own=False)
 STRONG_SHADOWS = binary_shadows(STRONG.known, 40, seed=5)
+STRONG_HALVED = halved_shadows(STRONG.known, 40, seed=5)
 
 
 def right(case_: Case, chosen: torch.Tensor) -> float:
@@ -52,9 +56,9 @@ def test_a_telling_attribute_is_read_from_answers(attack) -> None:
 @pytest.mark.parametrize("own", [True, False])
 def test_an_attribute_that_moves_nothing_is_not_read(own: bool) -> None:
     nothing = case(effect=0.0, own=own, targets=60)
-    shadows = binary_shadows(nothing.known, 40, seed=5)
+    shadows = {"even": binary_shadows(nothing.known, 40, seed=5), "halved": halved_shadows(nothing.known, 40, seed=5)}
     for attack in (Meta(), Meta("raw", "lr"), KL()):
-        guess = attack(nothing.seen.answers.again(), replace(nothing.known, shadows={"even": shadows}), [0])
+        guess = attack(nothing.seen.answers.again(), replace(nothing.known, shadows=shadows), [0])
         hits = round(60 * right(nothing, guess.chosen))
         # Not beyond what guessing gives in all but one of ten thousand draws.
         assert stats.binomtest(hits, 60).pvalue > 1e-4
@@ -75,7 +79,8 @@ def test_weights_tell_as_answers_do() -> None:
         (WhiteBox("lr"), 0.75),
         (WhiteBox("mlp"), 0.7),
     ):
-        guess = attack(STRONG.seen.models, replace(STRONG.known, shadows={"even": STRONG_SHADOWS}), [0])
+        shadows = {"even": STRONG_SHADOWS, "halved": STRONG_HALVED}
+        guess = attack(STRONG.seen.models, replace(STRONG.known, shadows=shadows), [0])
         assert right(STRONG, guess.chosen) >= least, attack
 
 
@@ -95,12 +100,12 @@ def test_what_hardly_any_shadow_model_shows_does_not_outweigh_the_rest() -> None
 
 def test_five_shares_are_told_apart_in_order() -> None:
     five = case(effect=0.8, shares=(0.1, 0.3, 0.5, 0.7, 0.9), targets=25, own=False, rows=400)
-    shadows = binary_shadows(five.known, 50, seed=5)
-    guess = Meta()(five.seen.answers.again(), replace(five.known, shadows={"even": shadows}), [0])
+    shadows = {"even": binary_shadows(five.known, 50, seed=5), "halved": halved_shadows(five.known, 50, seed=5)}
+    guess = Meta()(five.seen.answers.again(), replace(five.known, shadows=shadows), [0])
     assert guess.chances.shape == (25, 5)
     shares = torch.tensor(five.known.shares, dtype=torch.float64)
     assert float((shares[guess.chosen] - five.truth).abs().mean()) < 0.15
-    votes = KL()(five.seen.answers.again(), replace(five.known, shadows={"even": shadows}), [0])
+    votes = KL()(five.seen.answers.again(), replace(five.known, shadows=shadows), [0])
     assert float((shares[votes.chosen] - five.truth).abs().mean()) < 0.25
 
 
@@ -114,12 +119,29 @@ def test_ratios_of_a_linear_model_are_linear_in_its_weights() -> None:
 
 
 def test_fewer_shadow_models_are_the_first_ones() -> None:
-    first = Shadows(STRONG_SHADOWS.models.of(slice(0, 20)), STRONG_SHADOWS.shares[:20], STRONG_SHADOWS.answers[:20])
-    few = Meta()(STRONG.seen.answers.again(), replace(STRONG.known, shadows={"even": first}), [0])
-    of_many = Meta(shadows=20)(
-        STRONG.seen.answers.again(), replace(STRONG.known, shadows={"even": STRONG_SHADOWS}), [0]
-    )
+    many, count = STRONG_HALVED, slice(0, 20)
+    first = HalvedShadows(many.models.of(count), many.shares[count], many.answers[count], many.halves[count])
+    few = Meta()(STRONG.seen.answers.again(), replace(STRONG.known, shadows={"halved": first}), [0])
+    of_many = Meta(shadows=20)(STRONG.seen.answers.again(), replace(STRONG.known, shadows={"halved": many}), [0])
     torch.testing.assert_close(few.chances, of_many.chances)
+
+
+def test_halves_share_no_rows_and_have_all_shares() -> None:
+    # A model that learns its rows by heart would show them; here the rows that were drawn are asked for.
+    known, drawn = TELLING.known, []
+
+    class Listening:
+        def train(self, inputs, labels, rows, seeds):
+            drawn.append(rows)
+            return known.learner.train(inputs, labels, rows, seeds)
+
+    shadows = halved_shadows(replace(known, own=None, learner=Listening()), 12, seed=3)
+    assert shadows.halves.tolist() == [0, 0, 1, 1] * 3
+    assert shadows.shares[:, 0].tolist() == [0.3, 0.7] * 6
+    (rows,) = drawn
+    assert not set(rows[shadows.halves == 0].flatten().tolist()) & set(rows[shadows.halves == 1].flatten().tolist())
+    carried = known.auxiliary.carries[rows].double().mean(1)
+    torch.testing.assert_close(carried, shadows.shares[:, 0])
 
 
 def test_attacks_ask_no_more_than_their_queries_and_are_limited() -> None:
@@ -264,9 +286,9 @@ def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_targ
     answers = seen.answers.ask(TELLING.known.queries)
     torch.testing.assert_close(answers, torch.round(answers, decimals=1))
     known = replace(TELLING.known, answers=coarse)
-    shadows = binary_shadows(known, 20, seed=5)
+    shadows = halved_shadows(known, 20, seed=5)
     torch.testing.assert_close(shadows.answers, torch.round(shadows.answers, decimals=1))
-    assert right(TELLING, Meta()(seen.answers.again(), replace(known, shadows={"even": shadows}), [0]).chosen) > 0.7
+    assert right(TELLING, Meta()(seen.answers.again(), replace(known, shadows={"halved": shadows}), [0]).chosen) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -300,7 +322,9 @@ def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, sai
         (lambda: Ratio(level=1.0), "level=1.0"),
         (lambda: Ratio()(TELLING.seen.answers, replace(KNOWN, shadows={"spread": FEW})), "20"),
         (lambda: spread_shadows(TELLING.known, 10, 0), "multiple of 4"),
-        (lambda: Meta()(TELLING.seen.answers, TELLING.known), "of the kind 'even' are needed, got none"),
+        (lambda: Meta()(TELLING.seen.answers, TELLING.known), "of the kind 'halved' are needed, got none"),
+        (lambda: Meta()(TELLING.seen.answers, replace(KNOWN, shadows={"halved": SHADOWS})), "HalvedShadows"),
+        (lambda: halved_shadows(replace(TELLING.known, auxiliary=ONE_CARRIES), 4, 0), "carry the attribute, but"),
         (lambda: Ratio()(TELLING.seen.answers, replace(KNOWN, shadows={"spread": SHADOWS})), "SpreadShadows"),
     ],
 )

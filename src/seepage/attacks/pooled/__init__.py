@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from seepage.attacks.pooled.deep_sets import DeepSets
     from seepage.attacks.pooled.kl import KL
     from seepage.attacks.pooled.meta import Meta
-    from seepage.attacks.pooled.parts.shadows import binary_shadows, spread_shadows, train_shadows
+    from seepage.attacks.pooled.parts.shadows import binary_shadows, halved_shadows, spread_shadows, train_shadows
     from seepage.attacks.pooled.ratio import Ratio
     from seepage.attacks.pooled.update import Dominant, Joint
     from seepage.attacks.pooled.white_box import WhiteBox
@@ -26,6 +26,7 @@ __all__ = [
     "Ratio",
     "WhiteBox",
     "binary_shadows",
+    "halved_shadows",
     "spread_shadows",
     "train_shadows",
 ]

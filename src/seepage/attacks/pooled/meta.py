@@ -13,9 +13,9 @@ from torch import Tensor
 
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import LEAST, logarithms, ratios, raw, standardised
-from seepage.errors import check_choice, check_count
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.registry import attacks
-from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+from seepage.wire.pooled import HalvedShadows, PooledKnowledge, PredictionView, PropertyGuess, Shadows
 
 Features = Literal["raw", "log", "all"]
 
@@ -29,7 +29,7 @@ class Meta:
     (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by
     a network of 20 and 8 hidden units for networks (``mlp``), for two or more shares. The default is ours:
     regularised regressions of chances, of their logarithms, and of their logarithms relative to the other classes',
-    each of which has a say.
+    each of which has a say, on shadow models of two halves of the auxiliary rows.
 
     Attributes:
         features: ``raw`` chances, their ``log``, standardised, or the geometric mean of what classifiers of ``all``
@@ -59,14 +59,26 @@ class Meta:
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
-        shadows = knowledge.trained("even")
+        shadows, halves = shadows_for(self.classifier, knowledge)
         worlds = shadows.world(knowledge.shares)[: self.shadows]
         if self.shuffled:
             worlds = shuffled(worlds, seeds[0])
         seen = shadows.answers[: self.shadows, : self.queries]
         answers = view.ask(knowledge.queries[: self.queries])
-        chances = chances_of(self.features, self.classifier, [seen], worlds, [answers], seeds[0])
+        halves = None if halves is None else halves[: self.shadows]
+        chances = chances_of(self.features, self.classifier, [seen], worlds, [answers], seeds[0], halves)
         return PropertyGuess(knowledge.shares, chances)
+
+
+def shadows_for(classifier: Classifier, knowledge: PooledKnowledge) -> tuple[Shadows, Int[Tensor, " shadow"] | None]:
+    """Return the shadow models that a classifier learns from, and the half of the rows of each if there are halves."""
+    # The published classifiers have no setting to choose on models of other rows.
+    if classifier != "ridge":
+        return knowledge.trained("even"), None
+    shadows = knowledge.trained("halved")
+    if not isinstance(shadows, HalvedShadows):
+        raise BadInputError("shadow models of the kind 'halved' are HalvedShadows; train them with halved_shadows.")
+    return shadows, shadows.halves
 
 
 def chances_of(
@@ -76,6 +88,7 @@ def chances_of(
     worlds: Int[Tensor, " shadow"],
     targets: Sequence[Float[Tensor, "target query label"]],
     seed: int,
+    halves: Int[Tensor, " shadow"] | None = None,
 ) -> Float[Tensor, "target world"]:
     """Return chances of each world from answers of shadow models and targets: of one model, or before and after."""
     kinds = {"raw": (raw,), "log": (logarithms,), "all": (raw, logarithms, ratios)}[features]
@@ -85,7 +98,7 @@ def chances_of(
         if kind is not raw or len(shadows) > 1:
             # Raw chances of one model count by how much they vary, which is little where a class is rare.
             of_shadows, of_targets = standardised(of_shadows, of_targets)
-        chances.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed))
+        chances.append(fitted_chances(classifier, of_shadows, worlds, of_targets, seed, halves=halves))
     return agreed(chances)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seepage.attacks.pooled.meta import agreed, chances_of
+from seepage.attacks.pooled.meta import agreed, chances_of, shadows_for
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import standardised
 from seepage.errors import check_choice
@@ -37,14 +37,14 @@ class WhiteBox:
 
     def __call__(self, view: ModelView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
-        shadows = knowledge.trained("even")
+        shadows, halves = shadows_for(self.classifier, knowledge)
         worlds = shadows.world(knowledge.shares)
         weights, wanted = shadows.models.flat().double(), view.models.flat().double()
         if self.classifier != "ridge":
             chances = fitted_chances(self.classifier, weights, worlds, wanted, seeds[0], hidden=(200, 50))
             return PropertyGuess(knowledge.shares, chances)
         weights, wanted = standardised(weights, wanted)
-        of_weights = fitted_chances("ridge", weights, worlds, wanted, seeds[0])
+        of_weights = fitted_chances("ridge", weights, worlds, wanted, seeds[0], halves=halves)
         answers = [models.answers(knowledge.queries) for models in (shadows.models, view.models)]
-        of_answers = chances_of("all", "ridge", answers[:1], worlds, answers[1:], seeds[0])
+        of_answers = chances_of("all", "ridge", answers[:1], worlds, answers[1:], seeds[0], halves)
         return PropertyGuess(knowledge.shares, agreed([of_weights, of_answers]))

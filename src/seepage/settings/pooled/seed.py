@@ -15,7 +15,7 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.task import of_task
-from seepage.attacks.pooled import Meta, binary_shadows, spread_shadows, train_shadows
+from seepage.attacks.pooled import Meta, binary_shadows, halved_shadows, spread_shadows, train_shadows
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
@@ -319,6 +319,7 @@ def _with_shadows(knowledge: PooledKnowledge, spec: PooledSpec, unit: int) -> Po
     first = "before" if spec.protocol == "update" else "shadows"
     shadows: dict[ShadowKind, Any] = {
         "even": lambda: binary_shadows(knowledge, count, seed(first)),
+        "halved": lambda: halved_shadows(knowledge, count, seed("halved")),
         "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
         "even_after": lambda: binary_shadows(doubled, count, seed("after")),
         "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.pooling import MarkedRows, joint_models
-from seepage.wire.pooled import PooledKnowledge, Shadows, SpreadShadows
+from seepage.wire.pooled import HalvedShadows, PooledKnowledge, Shadows, SpreadShadows
 
 
 def train_shadows(knowledge: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
@@ -27,6 +27,32 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
     Raises:
         BadInputError: fewer than two a share, or see ``train_shadows``.
     """
+    return train_shadows(knowledge, _even(knowledge, count), seed)
+
+
+def halved_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> HalvedShadows:
+    """Train ``count`` shadow models, equally many of each share, from two halves of the auxiliary rows in turn.
+
+    Rows are drawn with replacement, as a half may have too few of a kind.
+
+    Raises:
+        BadInputError: fewer than two a share, or a half has no row of a kind.
+    """
+    shares = _even(knowledge, count)
+    generator = torch.Generator().manual_seed(seed)
+    auxiliary = knowledge.auxiliary
+    halves = torch.arange(count) // len(knowledge.shares) % 2
+    chosen = torch.empty(count, 1 + len(knowledge.others), knowledge.rows, dtype=torch.long)
+    for which, half in enumerate(halved(auxiliary, generator)):
+        mine = halves == which
+        drawn = auxiliary.rows(half).drawn(shares[mine], knowledge.rows, generator, knowledge.others, replacement=True)
+        chosen[mine] = half[drawn]
+    models = joint_models(knowledge.learner, auxiliary, knowledge.own, chosen, generator)
+    return HalvedShadows(models, shares, knowledge.answered(models.answers(knowledge.queries)), halves)
+
+
+def _even(knowledge: PooledKnowledge, count: int) -> Float[Tensor, "shadow 1"]:
+    """Return the share of each of ``count`` shadow models, the shares to distinguish in turn."""
     check_count("count", count)
     worlds = len(knowledge.shares)
     if count < 2 * worlds or count % worlds:
@@ -34,8 +60,7 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
             f"shadow models are as many for each of {worlds} shares, two at least; got {count}, give a multiple of "
             f"{worlds} from {2 * worlds} up."
         )
-    shares = torch.tensor(knowledge.shares, dtype=torch.float64).repeat(count // worlds)
-    return train_shadows(knowledge, shares[:, None], seed)
+    return torch.tensor(knowledge.shares, dtype=torch.float64).repeat(count // worlds)[:, None]
 
 
 def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
