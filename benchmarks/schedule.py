@@ -23,6 +23,8 @@ FIELDS = (*WAY, "victims", "mean", "std")
 # As published; by its number of steps and first step, falling along a cosine.
 PUBLISHED = (1500, 0.06, "constant")
 FALLING = tuple((steps, step, "cosine") for steps, step in ((300, 0.5), (400, 0.35), (500, 0.25), (500, 0.35)))
+# Of unconstrained rows.
+LONGER = (3000, 0.12, "cosine")
 FEDAVG = {"local_batch_size": 8, "epochs": 5, "learning_rate": 0.01}
 NOISE = "gaussian_noise:{scale: 0.01}"
 # Dataset, protocol, batch size, defense, attack, victims.
@@ -33,7 +35,7 @@ CASES = (
     ("german", "fedsgd", 32, NOISE, "tableak", 5),
     ("german", "fedsgd", 32, "none", "inverting_gradients", 6),
     ("adult", "fedsgd", 8, "none", "inverting_gradients", 6),
-    ("german", "fedsgd", 8, "none", "dlg", 6),
+    *((name, "fedsgd", size, "none", "dlg", 20) for name in ("german", "adult") for size in (8, 32)),
 )
 
 
@@ -68,7 +70,7 @@ def main() -> None:
         if not done:
             lines.writeheader()
         for case in CASES:
-            for descent in (PUBLISHED, *FALLING):
+            for descent in (PUBLISHED, LONGER) if case[4] == "dlg" else (PUBLISHED, *FALLING):
                 if (chosen is None or case[0] in chosen) and tuple(map(str, (*case[:5], *descent))) not in done:
                     lines.writerow(measured(case, descent))
                     file.flush()

@@ -60,6 +60,9 @@ def test_unknown_names_come_with_near_ones() -> None:
     assert str(wrong) == "unknown dataset 'adlut'; did you mean 'adult'? Known: adult, german."
     several = unknown_name("column", "age,job", ["age", "job", "sex"])
     assert str(several).endswith("'age,job'; these are 2 names: give each one by itself. Known: age, job, sex.")
+    long = str(unknown_name("attribute", "sex", [f"word {number}" for number in range(1433)]))
+    assert long.startswith("unknown attribute 'sex'. Known: word 0, word 1,")
+    assert long.endswith(" and 1,403 more.")
     assert [nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])] == ["did you mean '0.weight'?", ""]
 
 

@@ -84,7 +84,8 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> BadInputError:
     joined = len(parts) > 1 and set(parts) <= set(names)
     near = f"these are {len(parts)} names: give each one by itself." if joined else nearest(name, names)
     # A long list is no help beside the similar name.
-    listing = "" if near and len(names) > _MANY else f" Known: {', '.join(names) or 'none'}."
+    further = f" and {len(names) - _MANY:,} more" if len(names) > _MANY else ""
+    listing = "" if near and further else f" Known: {', '.join(names[:_MANY]) or 'none'}{further}."
     return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'}{listing}")
 
 

@@ -61,7 +61,10 @@ class MarkedRows:
         others: tuple[float, ...] = (),
         replacement: bool = False,
     ) -> Int[Tensor, "model _parts {rows}"]:
-        """Draw data sets with given shares of marked rows, and the same ``others`` for all."""
+        """Draw data sets with given shares of marked rows, and the same ``others`` for all.
+
+        With ``replacement`` a data set may have a row several times, and needs one row of each kind alone.
+        """
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")

@@ -260,6 +260,12 @@ def test_the_share_is_estimated_with_an_interval_that_covers_it() -> None:
     assert float((narrow.high - narrow.low).mean()) < float((guess.high - guess.low).mean())
 
 
+def test_rows_of_a_kind_that_are_of_one_group_are_in_both_halves() -> None:
+    one = replace(ONE_CARRIES, groups=torch.arange(len(ONE_CARRIES)) // 4)
+    shadows = halved_shadows(replace(TELLING.known, auxiliary=one), 4, seed=0)
+    assert len(shadows) == 4
+
+
 def test_an_update_tells_the_new_rows_share() -> None:
     base = case(effect=0.8, shares=(0.3, 0.5, 0.7), targets=3, own=False, rows=300)
     shares = torch.tensor([[0.3, 0.3], [0.3, 0.7], [0.7, 0.3], [0.7, 0.7]] * 5, dtype=torch.float64)

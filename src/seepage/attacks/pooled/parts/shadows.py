@@ -33,7 +33,8 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
 def halved_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> HalvedShadows:
     """Train ``count`` shadow models, equally many of each share, from two halves of the auxiliary rows in turn.
 
-    Rows are drawn with replacement, as a half may have too few of a kind.
+    Rows are drawn with replacement, as a half may have too few of a kind. Where all rows of a kind are of one group,
+    both halves are all rows.
 
     Raises:
         BadInputError: fewer than two a share, or a half has no row of a kind.
@@ -41,9 +42,12 @@ def halved_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> HalvedS
     shares = _even(knowledge, count)
     generator = torch.Generator().manual_seed(seed)
     auxiliary = knowledge.auxiliary
+    parts = halved(auxiliary, generator)
+    if auxiliary.groups is not None and any(len(auxiliary.carries[part].unique()) < 2 for part in parts):
+        parts = (torch.arange(len(auxiliary)),) * 2
     halves = torch.arange(count) // len(knowledge.shares) % 2
     chosen = torch.empty(count, 1 + len(knowledge.others), knowledge.rows, dtype=torch.long)
-    for which, half in enumerate(halved(auxiliary, generator)):
+    for which, half in enumerate(parts):
         mine = halves == which
         drawn = auxiliary.rows(half).drawn(shares[mine], knowledge.rows, generator, knowledge.others, replacement=True)
         chosen[mine] = half[drawn]
