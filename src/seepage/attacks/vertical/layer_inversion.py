@@ -49,8 +49,8 @@ class LayerInversion:
         'layer 2 (GELU): two inputs have the same output'
     """
 
-    rows: int = 4_096
-    epochs: int = 40
+    rows: int = 8_192
+    epochs: int = 80
     steps: int = 1_000
 
     def __post_init__(self) -> None:
