@@ -271,6 +271,7 @@ def uifv(root: Path) -> str:
     }
     places = [(dataset, method) for dataset in data for method in names]
     at = {(line["dataset"], line["method"]): line for line in lines}
+    trainings = f"{lines[0]['n']} trainings"
     return rows(
         "UIFV, table 6: reconstructed cells, printed and ours",
         "cells that are right",
@@ -280,7 +281,7 @@ def uifv(root: Path) -> str:
             Series(
                 "printed", ORANGE, [_point(i, at[p], "published") for i, p in enumerate(places)], True, mark="diamond"
             ),
-            Series("ours, 3 trainings", BLUE, [_point(i, at[p], "ours") for i, p in enumerate(places)]),
+            Series(f"ours, {trainings}", BLUE, [_point(i, at[p], "ours") for i, p in enumerate(places)]),
         ],
         (4, 8),
     )
