@@ -26,6 +26,7 @@ from seepage.attacks.pooled.ratio import invert
 from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
+from seepage.shadow.pooling import joint_models
 from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import HalvedShadows, PredictionView, SpreadShadows
 from tests.attacks.pooled.parts import Case, case
@@ -126,16 +127,15 @@ def test_fewer_shadow_models_are_the_first_ones() -> None:
     torch.testing.assert_close(few.chances, of_many.chances)
 
 
-def test_halves_share_no_rows_and_have_all_shares() -> None:
-    # A model that learns its rows by heart would show them; here the rows that were drawn are asked for.
+def test_halves_share_no_rows_and_have_all_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     known, drawn = TELLING.known, []
 
-    class Listening:
-        def train(self, inputs, labels, rows, seeds):
-            drawn.append(rows)
-            return known.learner.train(inputs, labels, rows, seeds)
+    def listening(learner, pool, own, chosen, generator):
+        drawn.append(chosen[:, 0])
+        return joint_models(learner, pool, own, chosen, generator)
 
-    shadows = halved_shadows(replace(known, own=None, learner=Listening()), 12, seed=3)
+    monkeypatch.setattr("seepage.attacks.pooled.parts.shadows.joint_models", listening)
+    shadows = halved_shadows(known, 12, seed=3)
     assert shadows.halves.tolist() == [0, 0, 1, 1] * 3
     assert shadows.shares[:, 0].tolist() == [0.3, 0.7] * 6
     (rows,) = drawn
@@ -324,7 +324,6 @@ def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, sai
         (lambda: binary_shadows(TELLING.known, 3, 0), "multiple of 2 from 4"),
         (lambda: binary_shadows(replace(TELLING.known, rows=2000), 4, 0), "need 1400 rows"),
         (lambda: Meta()(TELLING.seen.answers, replace(KNOWN, shares=(0.2, 0.8)), [0]), "another"),
-        (lambda: Dominant(classifier="ridge"), "classifier"),  # pyright: ignore[reportArgumentType]
         (lambda: Ratio(level=1.0), "level=1.0"),
         (lambda: Ratio()(TELLING.seen.answers, replace(KNOWN, shadows={"spread": FEW})), "20"),
         (lambda: spread_shadows(TELLING.known, 10, 0), "multiple of 4"),

@@ -98,7 +98,7 @@ def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadS
     )
 
 
-def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
+def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " first"], Int[Tensor, " second"]]:
     """Return the positions of two halves of some rows, with equally many rows of each kind.
 
     Where rows have groups, each half has every other group instead, so that no group is in both.
