@@ -63,7 +63,7 @@ class MarkedRows:
     ) -> Int[Tensor, "model _parts {rows}"]:
         """Draw data sets with given shares of marked rows, and the same ``others`` for all.
 
-        With ``replacement`` a data set may have a row several times, and needs one row of each kind alone.
+        With ``replacement`` a data set may have a row several times, so that one row of each kind is enough.
         """
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
