@@ -33,7 +33,11 @@ from seepage.kernel.statement import (
 from seepage.kernel.summaries import QUANTILES, Summary
 from seepage.kernel.sums import Grown, Sums, certify_sums
 
+KERNEL_VERSION = 1
+"""Raised by hand when what the kernel certifies changes: figures on proofs of another version are not this one's."""
+
 __all__ = [
+    "KERNEL_VERSION",
     "QUANTILES",
     "ROUNDINGS",
     "UNIT",
