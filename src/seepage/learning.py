@@ -317,8 +317,9 @@ def _accumulated(gradients: Sequence[dict[str, Tensor]], count: int) -> dict[str
 class _Optimiser:
     """An optimiser of ``torch.optim`` as a function of parameters and gradients; only its state is kept.
 
-    Momentum, weight decay and Adam take the operations of ``torch.optim`` on a CPU one by one, so that they end in the
-    same bits. Plain SGD rounds once more than ``torch.optim``, which multiplies and subtracts at once.
+    Momentum, weight decay and Adam take the operations of ``torch.optim`` on a CPU one by one. The bits still differ:
+    gradients of several clients at once are other sums, and plain SGD rounds once more than ``torch.optim``, which
+    multiplies and subtracts at once.
     """
 
     def __init__(self, training: LocalTraining) -> None:
