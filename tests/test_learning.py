@@ -131,10 +131,12 @@ def test_replaying_the_client_on_the_true_records_gives_the_view(dtype: torch.dt
         transcript = FedSGD(records).run(model, data.train, encoder, seeds=[3, 4, 5])
         encoded = encoder.encode(transcript.secret.cells)
         labels = transcript.secret.labels
-        bound = 1e-12 if dtype == torch.float64 else 1e-6
         together = gradient(model, encoded, labels)
+        # Those of single records, whose sum cancels: the size of the terms is that of the error.
+        terms = gradient(model, encoded[:, :, None], labels[:, :, None])
         for name, received in transcript.view.gradient.items():
             for v in range(3):
                 assert torch.equal(gradient(model, encoded[v], labels[v])[name], received[v])
-                distance = (together[name][v] - received[v]).norm() / received[v].norm()
-                assert float(distance) <= bound
+                distance = (together[name][v] - received[v]).norm() / terms[name][v].flatten(1).norm(dim=1).mean()
+                # A few roundings in each of up to four layers.
+                assert float(distance) <= 16 * torch.finfo(dtype).eps

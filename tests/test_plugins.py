@@ -125,6 +125,20 @@ def test_what_is_returned_wrongly_is_said(tmp_path: Path, fields: dict[str, str]
         audit("german", **chosen)
 
 
+def test_a_wrong_metric_is_said_where_an_attack_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The trial of the attack ends before any guess is scored.
+    monkeypatch.setattr("seepage.run.plan._TRIAL_SECONDS", 0.0)
+    (tmp_path / "bad.py").write_text(BAD)
+    with pytest.raises(BadInputError, match="the metric Number returned float"):
+        audit(
+            "german",
+            "nn1",
+            attacks="dlg:{iterations: 500}",
+            metrics=["accuracy", f"{tmp_path / 'bad.py'}:Number"],
+            **FAST,
+        )
+
+
 def test_files_that_cannot_be_imported_are_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nothing_of_the_sort\n")
     with pytest.raises(BadInputError, match=r"of the attack .*broken.py:A' cannot be imported: it raised Module"):

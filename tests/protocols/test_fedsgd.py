@@ -12,6 +12,7 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import protocols
 from seepage.tabular.encoder import Encoder
 from tests.oracles.gradients import gradient_of
+from tests.roundings import assert_rounded_alike
 
 DATA = distinct(rows=20)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -59,7 +60,8 @@ def test_a_victim_depends_on_its_own_seed_alone(replacement: bool) -> None:
         alone = protocol.run(MODEL, DATA.train, ENCODER, seeds=[seed])
         assert torch.equal(alone.secret.cells[0], whole.secret.cells[v])
         for name, tensor in alone.view.gradient.items():
-            assert torch.equal(tensor[0], whole.view.gradient[name][v])
+            # The same sums over six records, of rows that lie elsewhere in memory: a few roundings a record.
+            assert_rounded_alike(tensor[0], whole.view.gradient[name][v], roundings=48, what=name)
     assert torch.equal(whole.secret.cells[0], whole.secret.cells[2])
     assert not torch.equal(whole.secret.cells[0], whole.secret.cells[1])
 
