@@ -17,6 +17,7 @@ from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 from tests.docs.program import folder_of_program
+from tests.processes import HANGS
 
 # Audits that name no number of workers measure in the process itself, in documents' commands too: starting workers,
 # which import PyTorch again, takes longer than a test's few measurements. Tests of several workers name their number.
@@ -77,7 +78,7 @@ def run_bash(example: Example) -> str | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=HANGS,
         check=False,
     )
     return f"exit status {done.returncode} of\n{example.parsed}\n{done.stdout}" if done.returncode else None

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from seepage.kernel import KERNEL_VERSION
 from seepage.run.provenance import commit
 
 
@@ -22,13 +23,14 @@ def add_lines(path: Path, fields: Sequence[str], lines: Iterable[Mapping[str, ob
 
     Args:
         path: the file.
-        fields: its columns, among them ``commit``.
-        lines: cells by column, without the commit of this version of the code.
+        fields: its columns, among them ``commit``, and ``kernel`` where a line has figures on proofs.
+        lines: cells by column, without the commit of this version of the code and the version of its kernel.
     """
     is_new = not path.exists()
     with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, fields, lineterminator="\n")
         if is_new:
             writer.writeheader()
+        made_by: dict[str, object] = {"commit": str((commit() or {}).get("hash", ""))[:9], "kernel": KERNEL_VERSION}
         for line in lines:
-            writer.writerow({**line, "commit": str((commit() or {}).get("hash", ""))[:9]})
+            writer.writerow({**line, **{name: value for name, value in made_by.items() if name in fields}})

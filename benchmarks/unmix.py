@@ -67,7 +67,17 @@ USUAL = {
 }
 FIGURES = ("accuracy", "exact_match", "certified", "certified_wrong")
 FIELDS = [*KEYS, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
-FIELDS += ["whole", "deficient", "accuracy_deficient", "seconds", "longest", "submatrices", "task_accuracy", "commit"]
+FIELDS += [
+    "whole",
+    "deficient",
+    "accuracy_deficient",
+    "seconds",
+    "longest",
+    "submatrices",
+    "task_accuracy",
+    "commit",
+    "kernel",
+]
 # Fewest submatrices that SPEAR gets, and most, where it is done in less time.
 LEAST, MOST = 2**10, 2**24
 
@@ -78,6 +88,8 @@ def main() -> None:
     parser.add_argument("sweep", choices=sorted(SWEEPS))
     parser.add_argument("--victims", type=int, default=20)
     parser.add_argument("--batch-size", type=int, nargs="*", help="only these")
+    parser.add_argument("--dataset", choices=TABLES, nargs="*", help="only these")
+    parser.add_argument("--attack", choices=("unmix", "tableak", "spear"), nargs="*", help="only these")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -85,7 +97,8 @@ def main() -> None:
     done = {tuple(line[key] for key in KEYS): line for line in read_lines(arguments.out)}
     own = 0.0
     for setting in SWEEPS[arguments.sweep]():
-        if arguments.batch_size and setting["batch_size"] not in arguments.batch_size:
+        chosen = {name: getattr(arguments, name) for name in ("batch_size", "dataset", "attack")}
+        if any(only and setting[name] not in only for name, only in chosen.items()):
             continue
         held: Mapping[str, object] | None = done.get(tuple(str(setting[key]) for key in KEYS))
         if held is None:

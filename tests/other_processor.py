@@ -35,6 +35,9 @@ def _layout(tensor: Tensor) -> tuple[object, ...]:
 
 
 def _product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.shape[-1] != b.shape[max(b.dim() - 2, 0)]:
+        # The product itself says what does not fit.
+        return a, b
     order = _order((_layout(a), _layout(b)), a.shape[-1]).to(a.device)
     return a.index_select(a.dim() - 1, order), b.index_select(max(b.dim() - 2, 0), order)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+# Seconds after which a program hangs, on however loaded a machine: no test asks how long anything takes.
+HANGS = 3600.0
 # Workers at once, however little there is to do.
 PROGRAM = """
 from seepage.cli import main
@@ -35,7 +37,7 @@ class Program:
 
     def ended(self) -> int:
         """Return the exit status, once it has ended."""
-        return self.process.wait(timeout=300)
+        return self.process.wait(timeout=HANGS)
 
     def told(self) -> str:
         """Return what it printed to its standard error so far."""
@@ -87,7 +89,7 @@ class Sweep:
 
 
 def until(
-    reached: Callable[[], bool], program: Program | None = None, seconds: float = 240.0, pause: float = 0.01
+    reached: Callable[[], bool], program: Program | None = None, seconds: float = HANGS, pause: float = 0.01
 ) -> bool:
     """Wait, and return whether something was reached before the time was over and the program had ended."""
     end = time.monotonic() + seconds

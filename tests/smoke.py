@@ -80,5 +80,5 @@ def smoke(
 def _run(command: Sequence[str], source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment, timeout=600, check=False
+        command, capture_output=True, text=True, cwd=folder, env=environment, timeout=3600, check=False
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import HANGS
 from tests.smoke import COMMANDS, SETTINGS, smoke
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,7 +53,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(*command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=HANGS, check=False)
 
 
 @pytest.mark.slow
@@ -143,7 +144,7 @@ except SystemExit as stopped:
     print("status", stopped.code)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=HANGS, check=False
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()

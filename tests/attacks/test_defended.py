@@ -38,6 +38,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense
 from seepage.wire.secret import Transcript
 from tests.oracles.gradients import gradient_of
+from tests.roundings import assert_guessed_alike, assert_rounded_alike
 
 DATA = distinct(rows=24)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -124,8 +125,10 @@ def test_labels_under_clipping_are_nearer_once_its_length_is_restored(bound: flo
         assert clipped[v] or torch.equal(before, after)
     # A victim's gradient does not depend on the others.
     alone = GradientView(MODEL, {name: g[3:4] for name, g in transcript.view.gradient.items()})
+    length = sum(g[0].numel() for g in alone.gradient.values())
     for name, g in undo_clipping(alone, knowledge, ENCODER).gradient.items():
-        assert torch.equal(g[0], restored.gradient[name][3])
+        # A length is a sum, which another shape may add up in another order: its error grows as the root of the terms.
+        assert_rounded_alike(g[0], restored.gradient[name][3], roundings=4 * math.sqrt(length), what=name)
 
 
 def test_a_gradient_is_not_lengthened_where_nothing_was_clipped() -> None:
@@ -160,7 +163,7 @@ def test_every_attack_answers_with_valid_rows_whatever_the_defense(name: str, de
     accuracy = next(score for score in scores if score.metric == "accuracy" and score.column is None)
     assert 0 <= float(accuracy.estimate().mean or 0) <= 1
     alone = FedSGD(4, defense=defense).run(MODEL, DATA.train, ENCODER, [1], [1])
-    assert torch.equal(attacks.create(name, iterations=10)(alone.view, knowledge, [1]).cells[0], guess.cells[1])
+    assert_guessed_alike(attacks.create(name, iterations=10)(alone.view, knowledge, [1]).cells[0], guess.cells[1])
 
 
 @pytest.mark.parametrize("defense", DEFENSES[1:], ids=repr)

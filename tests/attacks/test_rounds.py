@@ -35,6 +35,7 @@ from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, Round
 from seepage.wire.secret import RecordsSecret
 from tests.attacks.test_engine import scene
 from tests.oracles.gradients import matching
+from tests.roundings import assert_guessed_alike
 
 DATA = distinct(rows=8)
 HELD = DATA.train.cells.double()[None]
@@ -238,15 +239,15 @@ def test_the_same_batch_in_several_rounds_is_read_better_than_in_one() -> None:
     alone = ATTACK(ran.view.rounds[0], of_german(8), [3, 4])
     attack = OverRounds(ATTACK)
     first = attack(RoundsView(ran.view.rounds[:1], 8), of_german(8), [3, 4])
-    assert torch.equal(first.cells, alone.cells)
+    assert_guessed_alike(first.cells, alone.cells)
     assert first.loss is not None
     assert alone.loss is not None
-    assert torch.equal(first.loss, alone.loss)
+    torch.testing.assert_close(first.loss, alone.loss, rtol=1e-3, atol=1e-6)
     reported: list[float] = []
     joint = attack(ran.view, of_german(8), [3, 4], reported.append)
     assert sum(reported) == pytest.approx(1)
     again = attack(ran.view.of(slice(1, 2)), of_german(8), [4])
-    assert torch.equal(again.cells[0], joint.cells[1])
+    assert_guessed_alike(again.cells[0], joint.cells[1])
     assert share_right(joint, ran.secret) > share_right(alone, ran.secret) + 0.01
     # At the truth every round is matched.
     truth = JointEngine([match(view, Cosine()) for view in ran.view.rounds if isinstance(view, GradientView)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,8 @@ from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, UpdateView
 from seepage.wire.split import CutKnowledge
 from tests.captures import two_parties as job
+from tests.processes import HANGS
+from tests.roundings import assert_rounded_alike
 
 DATA = distinct(rows=40)
 WIDTH = DATA.schema.width
@@ -365,7 +368,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for rank in (0, 1)
     ]
-    said = [party.communicate(timeout=120)[1] for party in parties]
+    said = [party.communicate(timeout=HANGS)[1] for party in parties]
     assert [party.returncode for party in parties] == [0, 0], said
     return folder / "transcript"
 
@@ -379,8 +382,10 @@ def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> 
     last = training.rounds[-1]
     assert last.ids == tuple(map(str, range(job.ROWS)))
     assert last.gradients is not None
-    assert torch.equal(last.activations, seen.view.cut)
-    assert torch.equal(last.gradients, seen.view.gradient)
+    # The networks of two trainings drift apart by a few roundings a step.
+    roundings = 16 * job.EPOCHS * math.ceil(job.ROWS / job.BATCH)
+    assert_rounded_alike(last.activations, seen.view.cut, roundings)
+    assert_rounded_alike(last.gradients, seen.view.gradient, roundings)
     knowledge = CutKnowledge(rows.schema, uniform_statistics(rows.schema))
     expected = Exact()(seen.view, knowledge)
     found = TranscriptAttack(training, attacks=["exact"]).run()

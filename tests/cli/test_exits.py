@@ -17,6 +17,7 @@ from seepage.errors import BadInputError
 from seepage.registry import datasets
 from tests.commands import commands
 from tests.parts import register
+from tests.processes import HANGS
 
 PROGRAM = "import sys; from seepage.cli import main; main()"
 
@@ -27,7 +28,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-o", "pipefail", "-c", command.replace("$SEEPAGE", '"$PYTHON" -c "$CODE"')],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS,
         check=False,
         env={**os.environ, "PYTHON": sys.executable, "CODE": PROGRAM},
     )

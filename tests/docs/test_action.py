@@ -15,6 +15,7 @@ import yaml
 
 from seepage.cli.app import load, settings_by_command
 from seepage.cli.exits import Exit
+from tests.processes import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -45,7 +46,7 @@ def run(step: str, folder: Path, **variables: str) -> tuple[int, dict[str, str],
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=240,
+        timeout=HANGS,
     )
     return done.returncode, dict(line.split("=", 1) for line in outputs.read_text().splitlines()), done.stdout
 

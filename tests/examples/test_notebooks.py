@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 
 from seepage.settings.catalogue import settings
 from seepage.settings.option import fields_of
+from tests.processes import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))}
@@ -56,7 +57,9 @@ def test_they_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     notebook = read(name)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(
+        notebook, timeout=int(HANGS), kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = {kind for output in outputs for kind in output.get("data", {})}
     assert "text/html" in shown

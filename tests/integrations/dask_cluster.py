@@ -14,6 +14,8 @@ from typing import TypedDict
 
 from distributed.security import Security
 
+from tests.processes import HANGS
+
 
 class Certificates(TypedDict):
     """Paths of PEM files, by option."""
@@ -91,7 +93,7 @@ class LoopbackCluster:
         return str(json.loads(self._file.read_text())["address"])
 
     def _until(self, met: Callable[[], bool], told: Path) -> None:
-        until = time.monotonic() + 120
+        until = time.monotonic() + HANGS
         while not met():
             if time.monotonic() > until or self.scheduler.poll() is not None:
                 raise RuntimeError(told.read_text())

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import HANGS
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower-adult"
 RECORDS = 8
 # The mod and the strategy that run there have fast tests, with Flower's own messages, in test_flower.py.
@@ -38,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
         **{"rounds": 1, "clients": len(POLICIES), "records": RECORDS},
         **{"captured": str(out / "captured"), "logs": str(out / "logs")},
     }
-    with module("federate").Federation(out, POLICIES, seconds=300) as federation:
+    with module("federate").Federation(out, POLICIES, seconds=HANGS) as federation:
         return federation.run(config), out
 
 
@@ -81,7 +83,7 @@ def test_flowers_simulation_engine_runs_the_app(tmp_path: Path, monkeypatch: pyt
         **{"rounds": 1, "clients": 2, "records": RECORDS, "policy": "report"},
         **{"captured": str(tmp_path / "captured"), "logs": str(tmp_path / "logs")},
     }
-    with module("federate").Federation(tmp_path, (), seconds=300, simulated=True) as federation:
+    with module("federate").Federation(tmp_path, (), seconds=HANGS, simulated=True) as federation:
         assert federation.run(config) == "finished:completed"
     monkeypatch.syspath_prepend(str(EXAMPLE))
     found = module("audit").audit(tmp_path / "captured")

@@ -14,6 +14,7 @@ import torch
 
 from seepage.models.states import state_digest
 from tests.integrations.updates import after_one_step, guard_file, network
+from tests.processes import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = {"site-1": "policy: block\nmode: strict\n", "site-2": "policy: report\n"}
@@ -92,7 +93,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     with (out / "simulator.txt").open("wb") as told:
-        subprocess.run(command, env=environment, stdout=told, stderr=told, cwd=out, check=True, timeout=300)
+        subprocess.run(command, env=environment, stdout=told, stderr=told, cwd=out, check=True, timeout=HANGS)
     return out
 
 

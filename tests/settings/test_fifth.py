@@ -25,6 +25,7 @@ from seepage.run import runner
 from seepage.run.runner import Listener
 from seepage.settings import catalogue
 from tests.commands import commands
+from tests.processes import HANGS
 from tests.settings import fifth
 from tests.settings.plugged import plugged_in  # noqa: F401
 
@@ -155,7 +156,7 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(
         [*PROGRAM, *arguments, "--out", str(killed)], cwd=Path(__file__).parents[2], start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until = time.monotonic() + 120
+    until = time.monotonic() + HANGS
     while not (killed / "audit.sqlite").exists() and running.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(0.2)
