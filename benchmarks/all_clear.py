@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from csv_lines import signed
 from first_try import TABLES, drawn
 
 from seepage import BadInputError
@@ -31,7 +32,7 @@ SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 BUDGETS = (30, 60, 120)
 # Budget with which a gate is asked, and tables that the other settings are asked about.
 GATED, ELSEWHERE = 60, ("small", "rare class", "categories alone")
-FIELDS = ("setting", "table", "budget", "gate", "seconds", "verdicts", "green", "without_evidence", "why")
+FIELDS = ("setting", "table", "budget", "gate", "seconds", "verdicts", "green", "without_evidence", "why", "commit")
 GREEN = {"none", "low", "none to low"}
 
 
@@ -141,7 +142,7 @@ def main() -> None:
             wanted = (setting in (chosen.setting or SETTINGS), name in (chosen.table or [name]))
             if case in done or not all(wanted) or budget not in (chosen.budget or BUDGETS):
                 continue
-            lines.writerow(judged(*case, Path(folder)))
+            lines.writerow(signed(judged(*case, Path(folder))))
             file.flush()
 
 

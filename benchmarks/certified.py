@@ -28,7 +28,7 @@ from seepage.wire.horizontal import Knowledge
 
 TABLES = ("adult", "german", "lawschool", "credit", "bank_additional")
 SENT = ("gradient", "trained", "one step", "five steps")
-FIELDS = ("table", "sent", "records", "victims", "cells", "given", "read", "seconds", "commit")
+FIELDS = ("table", "sent", "records", "victims", "cells", "given", "read", "seconds", "commit", "kernel")
 STEPS = 200
 
 

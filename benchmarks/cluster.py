@@ -23,6 +23,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from csv_lines import signed
+
 from seepage.auditing import prepare_all
 from seepage.integrations.dask import cluster
 from seepage.run.elsewhere import Machines, Sealed, itself
@@ -34,7 +36,7 @@ from tests.integrations.dask_cluster import LoopbackCluster, certificates
 
 FIELDS = [
     *("dataset", "workers", "jobs", "audit_megabytes", "driver_ms_per_job", "scheduler_ms_per_job"),
-    *("jobs_per_second", "round_trip_ms"),
+    *("jobs_per_second", "round_trip_ms", "commit"),
 ]
 ROUND_TRIPS = 100
 
@@ -61,7 +63,7 @@ def main() -> None:
                 for dataset in arguments.dataset or ("german", "adult"):
                     found = measure(dataset, arguments.victims, machines, loopback.scheduler.pid, folder)
                     print(found, file=sys.stderr, flush=True)
-                    writer.writerow(found)
+                    writer.writerow(signed(found))
                     file.flush()
         finally:
             loopback.end()

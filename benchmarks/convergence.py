@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from csv_lines import signed
+
 import seepage
 from seepage import registry
 from seepage.results.checks.descent import steps_of
@@ -80,7 +82,7 @@ def main() -> None:
         with OUT.open(newline="") as file:
             done = {(line["setting"], line["attack"]) for line in csv.DictReader(file)}
     with OUT.open("a", newline="") as file:
-        lines = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        lines = csv.DictWriter(file, (*FIELDS, "commit"), lineterminator="\n")
         if not done:
             lines.writeheader()
         for setting in chosen.setting or SETTINGS:
@@ -89,7 +91,7 @@ def main() -> None:
                     continue
                 line = compared(setting, name)
                 if line is not None:
-                    lines.writerow(line)
+                    lines.writerow(signed(line))
                     file.flush()
                     print(*(line.get(field, "") for field in FIELDS), flush=True)
 

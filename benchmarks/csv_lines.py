@@ -18,6 +18,12 @@ def read_lines(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def signed(line: Mapping[str, object], fields: Sequence[str] = ("commit",)) -> dict[str, object]:
+    """Return a line with the commit of this version of the code and, where ``fields`` have it, of its kernel."""
+    made_by: dict[str, object] = {"commit": str((commit() or {}).get("hash", ""))[:9], "kernel": KERNEL_VERSION}
+    return {**line, **{name: value for name, value in made_by.items() if name in fields}}
+
+
 def add_lines(path: Path, fields: Sequence[str], lines: Iterable[Mapping[str, object]]) -> None:
     """Add lines to a file, which is made if need be.
 
@@ -31,6 +37,4 @@ def add_lines(path: Path, fields: Sequence[str], lines: Iterable[Mapping[str, ob
         writer = csv.DictWriter(file, fields, lineterminator="\n")
         if is_new:
             writer.writeheader()
-        made_by: dict[str, object] = {"commit": str((commit() or {}).get("hash", ""))[:9], "kernel": KERNEL_VERSION}
-        for line in lines:
-            writer.writerow({**line, **{name: value for name, value in made_by.items() if name in fields}})
+        writer.writerows(signed(line, fields) for line in lines)

@@ -36,7 +36,7 @@ BATCHES = (8, 32)
 # Limits of the groups of certainty; the last one holds 1.
 BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.001)
 KEYS = ("attack", "dataset", "batch", "update")
-FIELDS = (*KEYS, "certainty", "right", "proved", "commit")
+FIELDS = (*KEYS, "certainty", "right", "proved", "commit", "kernel")
 
 
 def main() -> None:

@@ -63,7 +63,8 @@ T = TypeVar("T")
 BUNDLED = ("adult", "german")
 REAL = (*BUNDLED, "lawschool", "health_heritage", "bank", "credit", "crime")
 COUNTS = ("certified", "cells", "false", "given", "false_given")
-FIELDS = ("rule", "form", "victims", *COUNTS, "false_victims", "bound", "refused", "seconds", "machine", "commit")
+FIELDS = ("rule", "form", "victims", *COUNTS, "false_victims", "bound", "refused", "seconds", "machine")
+FIELDS += ("commit", "kernel")
 
 
 class Draw:

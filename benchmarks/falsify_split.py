@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from csv_lines import signed
 from scipy.stats import beta
 from torch import Tensor, nn
 from torch.nn import functional
@@ -305,7 +306,9 @@ def main() -> None:
     table = summed(lines)
     print(table.to_string(index=False))
     if arguments.table is not None:
-        table.to_csv(arguments.table, index=False, quoting=csv.QUOTE_MINIMAL, lineterminator="\n")
+        table.assign(**signed({}, ("commit", "kernel"))).to_csv(
+            arguments.table, index=False, quoting=csv.QUOTE_MINIMAL, lineterminator="\n"
+        )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.statistics import Family, NewtonMessage, NewtonStep, rows_of, totals_of
 
 FIELDS = ("form", "declared", "draws", "unfit", "refused", "patterns", "proved", "records", "singled_out", "false",
-          "upper", "commit")  # fmt: skip
+          "upper", "commit", "kernel")  # fmt: skip
 # Forms whose declarations are right, and forms whose declarations are not.
 TRUE = ("as sent", "weights as mu (1 - mu)", "weights as R writes them", "added in another order", "sum of sites",
         "rounded", "means", "copies of columns", "rare levels", "far coefficients", "rare outcomes",

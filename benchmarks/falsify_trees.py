@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from csv_lines import signed
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.stats import beta
@@ -46,6 +47,7 @@ FORMS = (
     "few rounds",
 )
 FIELDS = ("form", "draws", "rows", "certified", "cells", "false", "upper")
+SIGNED = (*FIELDS, "commit", "kernel")
 
 
 @dataclass(frozen=True)
@@ -206,9 +208,9 @@ def main() -> None:
         print("  ".join(f"{name} {value}" for name, value in line.items()))
     if arguments.csv:
         with arguments.csv.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            writer = csv.DictWriter(file, SIGNED, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(figures)
+            writer.writerows(signed(line, SIGNED) for line in figures)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from seepage.wire.statistics import NewtonMessage, NewtonView, RiskSetMessage, R
 FIELDS = (
     "table", "project", "rows", "columns", "defense", "sites", "patterns", "rank", "occupied", "full_rank",
     "whole_full_rank", "whole", "records", "likeliest", "with_label", "likeliest_with_label", "certified",
-    "singled_out", "false", "auc", "coefficient_error", "epsilon", "seconds", "commit",
+    "singled_out", "false", "auc", "coefficient_error", "epsilon", "seconds", "commit", "kernel",
 )  # fmt: skip
 KEY = FIELDS[:5]
 
@@ -139,7 +139,7 @@ DEFENSES = [
     for label, name, options, fields in _CHANGES
 ]
 OF_DEFENSES = (*KEY, "sites", "whole", "records", "likeliest", "with_label", "certified", "singled_out", "false", "auc",
-               "coefficient_error", "standard_error_ratio", "epsilon", "seconds", "commit")  # fmt: skip
+               "coefficient_error", "standard_error_ratio", "epsilon", "seconds", "commit", "kernel")  # fmt: skip
 LINES += [Line("adult", "datashield", 300, "more"), Line("german", "datashield", 200, "more", sites=1)]
 
 OF_LABELS = ("table", "project", "rows", "columns", "sites", "coefficients", "occupied", "settled", "determined", "low",
@@ -150,7 +150,7 @@ LABELS = [line for line in LINES if line.table in ("german", "adult") and line.c
 
 OF_SURVIVAL = (
     "table", "rows", "defense", "sites", "left_alone", "read_of_these", "told_apart", "records", "likeliest",
-    "certified", "false", "hazard_ratio_error", "coefficient_error", "seconds", "commit",
+    "certified", "false", "hazard_ratio_error", "coefficient_error", "seconds", "commit", "kernel",
 )  # fmt: skip
 SURVIVAL: list[tuple[str, int, str, tuple[dict, ...]]] = [
     *((table, rows, "none", ()) for table in ("clinic", "adult") for rows in (100, 300, 1_000)),

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from csv_lines import signed
 
 COMMANDS = ("audit", "split", "vertical", "pooled", "trees", "statistics")
 BUDGET = "60s"
@@ -158,7 +159,7 @@ def main(show: Callable[[str], None] = print) -> None:
                 frame.to_csv(path, index=False)
                 printed = None if asked.printed is None else asked.printed / f"{file_name}-{command}.txt"
                 found = tried(command, path, str(frame.columns[-2]), Path(place) / "out", printed=printed)
-            lines[name, command] = {"table": name, **found}
+            lines[name, command] = signed({"table": name, **found})
             show(str(lines[name, command]))
             # Written each time: the next start continues here.
             ordered = [lines[key] for table in TABLES for c in COMMANDS if (key := (table, c)) in lines]

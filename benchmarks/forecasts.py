@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from csv_lines import signed
 from first_try import TABLES, drawn
 
 COMMANDS = ("audit", "split", "vertical", "pooled", "trees")
@@ -76,7 +77,7 @@ def main() -> None:
             if (command, name) in lines and not again:
                 continue
             with tempfile.TemporaryDirectory() as place:
-                lines[command, name] = measured(command, name, Path(place))
+                lines[command, name] = signed(measured(command, name, Path(place)))
             print(lines[command, name], flush=True)
             with asked.out.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(lines[command, name]), lineterminator="\n")

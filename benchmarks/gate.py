@@ -59,7 +59,7 @@ LOOKS = (5, 10, 20, 40, 80)
 MOST = 400
 # Audits that are simulated at once: a bet's log wealth after each victim takes 200 kB an audit.
 BLOCK = 200
-VICTIM = ("dataset", "batch_size", "victim", "score", "baseline", "lift", "certified", "seconds", "commit")
+VICTIM = ("dataset", "batch_size", "victim", "score", "baseline", "lift", "certified", "seconds", "commit", "kernel")
 AUDIT = ("figure", "lifts", "mean", "limit", "rule", "victims", "audits", "count", "value", "low", "high")
 AUDIT += ("median_victims", "victims_95", "commit")
 

@@ -58,7 +58,7 @@ TRAINING = {"5 epochs": (0.1, 0.0, 0.0, 5), "momentum": (0.1, 0.9, 0.0, 3), "dec
 TRAINED, OWN = 200, 8
 KEYS = ("kind", "width", "records", "form", "update")
 COUNTS = ("read", "in_span", "decoys_in_span")
-FIELDS = (*KEYS, "decision", *COUNTS, "seconds", "commit")
+FIELDS = (*KEYS, "decision", *COUNTS, "seconds", "commit", "kernel")
 
 
 def main() -> None:

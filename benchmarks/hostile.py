@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 import torch
 import xgboost
 import yaml
+from csv_lines import signed
 
 from seepage import cli
 from seepage.protocols.trees import encoded
@@ -87,7 +88,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         good = prepared(Path(place))
         for kind in asked:
-            lines[kind] = tried(kind, arguments.each, arguments.seed, Path(place), good)
+            lines[kind] = signed(tried(kind, arguments.each, arguments.seed, Path(place), good))
             print(json.dumps(lines[kind]), flush=True)
             with arguments.out.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(lines[kind]), lineterminator="\n")

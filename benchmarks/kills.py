@@ -28,6 +28,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from csv_lines import signed
+
 from tests.processes import Program, Sweep, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
@@ -51,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, arguments.out.open("w", encoding="utf-8", newline="") as file:
         whole = Path(place) / "whole"
         assert SWEEP.start(whole, workers=2).ended() == 0
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, [*FIELDS, "commit"], lineterminator="\n")
         writer.writeheader()
         for kind in arguments.kind or KINDS:
             counts = dict.fromkeys(FIELDS[1:], 0)
@@ -60,7 +62,7 @@ def main() -> None:
                 found = until_it_ends(folder, whole, kind, arguments.times - counts["times"], moments)
                 counts = {name: counts[name] + found[name] for name in counts}
                 print(kind, counts, file=sys.stderr, flush=True)
-            writer.writerow({"kind": kind, **counts})
+            writer.writerow(signed({"kind": kind, **counts}))
             file.flush()
 
 

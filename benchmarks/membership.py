@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from csv_lines import signed
+
 from seepage.assessment.intervals import Estimate, student
 from seepage.assessment.training_membership import MembershipTest, measure_training_membership
 from seepage.datasets import load
@@ -88,10 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if (dataset, recipe) in done or dataset not in (given.dataset or TABLES):
                 continue
             test = MembershipTest(rows, given.models, given.repetitions)
-            lines += measured(dataset, rows, recipe, test)
+            lines += map(signed, measured(dataset, rows, recipe, test))
             print(dataset, recipe, lines[-1]["processor_seconds"], flush=True)
             with given.out.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, (*FIELDS, *MORE), lineterminator="\n")
+                writer = csv.DictWriter(file, (*FIELDS, *MORE, "commit"), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(lines)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from csv_lines import add_lines, read_lines
+from csv_lines import add_lines, read_lines, signed
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -322,7 +322,8 @@ def main() -> None:
         if chosen.show:
             print(json.dumps(lines), flush=True)
     if chosen.summary is not None:
-        summed(read_lines(chosen.out)).to_csv(chosen.summary, index=False, lineterminator="\n")
+        sums = summed(read_lines(chosen.out)).assign(**signed({}, ("commit", "kernel")))
+        sums.to_csv(chosen.summary, index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

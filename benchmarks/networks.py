@@ -70,7 +70,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }
 FIGURES = ("read", "whole", "proved")
 FIELDS = [*Cell._fields, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
-FIELDS += ["false", "seconds", "longest", "commit"]
+FIELDS += ["false", "seconds", "longest", "commit", "kernel"]
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import argparse
 import csv
 from pathlib import Path
 
+from csv_lines import signed
 from recommend import processor_seconds
 
 import seepage
@@ -66,13 +67,13 @@ def main() -> None:
         with OUT.open(newline="") as file:
             done = {tuple(line[name] for name in WAY) for line in csv.DictReader(file)}
     with OUT.open("a", newline="") as file:
-        lines = csv.DictWriter(file, [*FIELDS, "seconds"])
+        lines = csv.DictWriter(file, [*FIELDS, "seconds", "commit"])
         if not done:
             lines.writeheader()
         for case in CASES:
             for descent in (PUBLISHED, LONGER) if case[4] == "dlg" else (PUBLISHED, *FALLING):
                 if (chosen is None or case[0] in chosen) and tuple(map(str, (*case[:5], *descent))) not in done:
-                    lines.writerow(measured(case, descent))
+                    lines.writerow(signed(measured(case, descent)))
                     file.flush()
 
 

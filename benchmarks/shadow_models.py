@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from csv_lines import signed
 from torch import Tensor, nn
 
 from seepage.datasets import load
@@ -104,9 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"at once is {ratios[0]:.1f} times as fast by the clock, {ratios[1]:.1f} times in processor time")
     if given.out is not None:
         with given.out.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, lines[0], lineterminator="\n")
+            writer = csv.DictWriter(file, [*lines[0], "commit"], lineterminator="\n")
             writer.writeheader()
-            writer.writerows(lines)
+            writer.writerows(map(signed, lines))
 
 
 if __name__ == "__main__":

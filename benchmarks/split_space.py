@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from csv_lines import signed
 
 from seepage.attacks.split import Exact
 from seepage.attacks.split.exact import Search
@@ -96,6 +97,7 @@ def main() -> None:
                 "gflops",
                 "limit_seconds",
                 "times_limit",
+                "commit",
             ]
         )
         for columns, records, search in POINTS:
@@ -117,7 +119,7 @@ def main() -> None:
             tied = int((guess.ties > 1).sum())
             counts = [int(right.sum()), int(guess.likely.sum()), int((guess.likely & ~right).sum()), tied]
             speed = (f"{seconds:.4g}", f"{reached / 1e9:.0f}", f"{limit:.3g}", f"{seconds / limit:.3g}")
-            writer.writerow([columns, 2 * cells, search, records, *counts, *speed])
+            writer.writerow([columns, 2 * cells, search, records, *counts, *speed, signed({})["commit"]])
             file.flush()
 
 

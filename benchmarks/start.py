@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from csv_lines import signed
+
 FILE = Path(__file__).parent / "results" / "start.csv"
 REFERENCE = "python -c 'import typer'"
 LIMIT_SECONDS = 0.6
@@ -67,10 +69,13 @@ def main() -> None:
     limit = max(LIMIT_SECONDS, 2 * medians[REFERENCE])
     with FILE.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
-        lines.writerow(["command", "starts", "median_seconds", "least_seconds", "most_seconds", "limit_seconds"])
+        lines.writerow(
+            ["command", "starts", "median_seconds", "least_seconds", "most_seconds", "limit_seconds", "commit"]
+        )
         for name, median in medians.items():
             times = [found[name] for found in rounds]
-            lines.writerow([name, repeats, *(f"{t:.2f}" for t in (median, min(times), max(times), limit))])
+            figures = [f"{t:.2f}" for t in (median, min(times), max(times), limit)]
+            lines.writerow([name, repeats, *figures, signed({})["commit"]])
             print(f"{name:32} {median:5.2f} s ({min(times):.2f} to {max(times):.2f})")
     slow = [name for name, median in medians.items() if median > limit]
     print(f"limit {limit:.2f} s: {', '.join(slow) + ' exceed it' if slow else 'all stay below it'}")

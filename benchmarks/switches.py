@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from csv_lines import signed
 from torch import Tensor
 
 from seepage import datasets
@@ -72,10 +73,10 @@ def main() -> None:
     )
     begun = arguments.out.exists()
     with arguments.out.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, [*FIELDS, "commit"], lineterminator="\n")
         if not begun:
             writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows(map(signed, lines))
 
 
 def switches(dataset: str, batch_size: int, victims: int, restarts: int, iterations: int) -> list[dict[str, object]]:

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from csv_lines import signed
 
 # Their partitions, by table, below their repository.
 PARTITIONS = {"diabetes": "data/diabetes/nc_3/data", "stroke": "data/stroke/nc_5/data"}
@@ -402,10 +403,11 @@ def main() -> None:
     if lines:
         with given.out.open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["table", "client", "rows", "trees", "attack", "accuracy", "seconds"])
+            writer.writerow(["table", "client", "rows", "trees", "attack", "accuracy", "seconds", "commit"])
             for case, rows, name, accuracy, _, seconds in lines:
                 kept = "" if np.isnan(seconds) else f"{seconds:.2f}"
-                writer.writerow([case.table, case.victim, rows, case.rounds, name, f"{accuracy:.4f}", kept])
+                figures = [f"{accuracy:.4f}", kept, signed({})["commit"]]
+                writer.writerow([case.table, case.victim, rows, case.rounds, name, *figures])
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ FIELDS = (
     "epsilon",
     "seconds",
     "commit",
+    "kernel",
 )
 KEY = FIELDS[:5]
 

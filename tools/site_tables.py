@@ -23,6 +23,7 @@ from pathlib import Path
 
 import site_figures
 from seepage.datasets.about import card_of
+from seepage.kernel import KERNEL_VERSION
 from seepage.reproduce.causes import FAR, SOMETHING_ELSE, causes
 from seepage.reproduce.compare import judged_anew
 from seepage.reproduce.table import PublishedTable, tables
@@ -289,14 +290,14 @@ def data(lines: Sequence[site_figures.Line]) -> str:
     """Return the lines of a file as a table, rates in percent.
 
     Columns that are empty everywhere are left out. An interval stands beside its figure. In files of many columns those
-    that never change are said once, below the table, as is the commit.
+    that never change are said once, below the table, as are the commit and the version of the kernel behind proofs.
 
     Args:
         lines: some or all lines of a file.
     """
     names = [name for name in lines[0] if any(line[name] for line in lines)]
     ends = {name: both for name in names if (both := _ends(name, names))}
-    hidden = {end for both in ends.values() for end in both} | {"commit"}
+    hidden = {end for both in ends.values() for end in both} | {"commit", "kernel"}
     many = len(names) > 8 and len(lines) > 1
     constant = [name for name in names if many and name not in hidden and len({line[name] for line in lines}) == 1]
     shown = [name for name in names if name not in hidden and name not in constant]
@@ -310,7 +311,12 @@ def data(lines: Sequence[site_figures.Line]) -> str:
     if said:
         text += f"\n\nIn all lines: {', '.join(said)}."
     commits = [commit for commit in dict.fromkeys(line.get("commit", "") for line in lines) if commit]
-    return text + (f"\n\nMeasured at commit {', '.join(commits)}." if commits else "")
+    kernels = sorted({line["kernel"] for line in lines if line.get("kernel")}, key=int)
+    proofs = ""
+    if kernels:
+        earlier = "" if kernels == [str(KERNEL_VERSION)] else f"; today's is kernel {KERNEL_VERSION}"
+        proofs = f" Proofs are by kernel {' and '.join(kernels)}{earlier}."
+    return text + (f"\n\nMeasured at commit {', '.join(commits)}.{proofs}" if commits else "")
 
 
 _RULE = (
