@@ -4,8 +4,8 @@
 
 What the kernel certifies changes with ``KERNEL_VERSION`` of ``seepage.kernel``. Every line of ``benchmarks/results``
 names its commit, and lines with figures on proofs the version of the kernel. A section of a page that speaks of proofs
-and links such a file names each version before today's in its lines: ``by [kernel 0](RESULTS.md#kernels)``. That page
-lists the versions; 0 is whatever was before they were counted. The tables that the site fills in say it by themselves.
+and links such a file names each version before today's in its lines: ``by [kernel 0](benchmarks.md#kernels)``. That
+page lists the versions; 0 is all before they were counted. The tables that the site fills in say it by themselves.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from seepage.kernel import KERNEL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "benchmarks/results"
-PAGE = "benchmarks/RESULTS.md"
+PAGE = "docs/results/benchmarks.md"
 # Columns with figures on proofs; files whose columns have other names have a column `kernel` all the same.
 PROOFS = ("certified", "proved", "proven_now")
-_PAGES = ("README.md", PAGE, "docs/**/*.md")
+_PAGES = ("README.md", "benchmarks/RESULTS.md", "docs/**/*.md")
 _SPEAKS = re.compile(r"\b(prov|proof|certif)", re.I)
 _ADDRESS = re.compile(r"\]\([^)]*\)")
 _LINK = re.compile(r"(?:results|files)/(\w+)\.csv\)")

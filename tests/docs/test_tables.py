@@ -309,7 +309,7 @@ def test_a_table_of_data_has_intervals_beside_figures_and_says_once_what_never_c
     head, _, *rows = site_tables.fill("<!-- data: unmix_batch dataset=adult -->", ROOT, str).splitlines()
     names, first = cells(head), cells(rows[0])
     assert names[:5] == ["batch size", "attack", "n", "accuracy [95%]", "exact match [95%]"]
-    assert first[:4] == ["4", "unmix", "10", "100.0"]
+    assert first[:4] == ["4", "unmix", "10", "100.0 [66.4, 100.0]"]
     [row] = [cells(row) for row in rows if row.startswith("| 32 | tableak")]
     assert row[2:4] == ["20", "86.2 [85.4, 87.0]"]
     assert rows[-3].startswith("In all lines: dataset adult, network mlp")
