@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -484,11 +486,13 @@ def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeyp
 def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_out(subject: Subject) -> None:
     spec = make_spec(**{**TINY, "victims": 40, "iterations": 30})
     with Store(None) as store:
-        whole = make_plan([HorizontalAudit(spec, subject)], store)
+        # A clock on which a twentieth of a second passes at each look: how fast the machine is changes nothing.
+        clock = partial(next, itertools.count(step=0.05))
+        whole = make_plan([HorizontalAudit(spec, subject)], store, clock=clock)
         assert whole.spare == []
         assert whole.seconds is not None
         budget = whole.seconds / 3
-        plan = make_plan([HorizontalAudit(spec, subject)], store, budget=budget)
+        plan = make_plan([HorizontalAudit(spec, subject)], store, budget=budget, clock=clock)
         series = plan.series
         length = [plan.seconds_of[job.name] or 0.0 for job in plan.jobs if series[job.series[0]].is_attack]
         assert sum(length) <= 1.5 * budget * 2 + 1
@@ -564,7 +568,8 @@ def test_a_job_is_given_up_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch
     plan = Plan((audit,), series, jobs, dict.fromkeys(range(5), 0.1), [], workers, {}, (5,))
     with Store(None) as store:
         [[outcome]] = run_audits([audit], store, plan=plan, budget=1.0)
-    assert outcome.units in ((0,), (0, 1))
+    # None where a busy machine takes that second to start the workers.
+    assert outcome.units in ((), (0,), (0, 1))
     assert (outcome.status, outcome.failures) == ("left_out", ())
 
 
@@ -633,11 +638,12 @@ def test_a_shared_exposure_that_fails_in_its_forecast_stops_no_other() -> None:
     def failing() -> float:
         raise ArithmeticError("not this one")
 
-    assert (_unless_failing(failing, time.monotonic) or 0.0) < 60
-    assert _unless_failing(lambda: None, time.monotonic) is None
+    clock = iter((3.0, 5.0, 5.0, 5.0)).__next__
+    assert _unless_failing(failing, clock) == 2.0
+    assert _unless_failing(lambda: None, clock) is None
 
     def mistaken() -> float:
         raise BadInputError("too large")
 
     with pytest.raises(BadInputError, match="too large"):
-        _unless_failing(mistaken, time.monotonic)
+        _unless_failing(mistaken, clock)
