@@ -21,8 +21,8 @@ def refuse_data(table: str, names: Sequence[str], lines: Sequence[Sequence[str]]
     """Raise ``BadInputError`` where the first line looks like data; the message shows none of it.
 
     A name over a column of numbers speaks for names. A date, a number with a fraction, or a text that later lines of
-    the column repeat, or that differs from them by its digits alone, speaks for data. Whole numbers are names where they count up
-    evenly, or are years.
+    the column repeat, or that differs from them by its digits alone, speaks for data. Whole numbers are names where
+    they count up evenly, or are years.
 
     Args:
         table: the table, for the message.
