@@ -724,7 +724,7 @@ def test_a_file_without_a_header_shows_no_cell(seepage: Any, tmp_path: Path) -> 
         ("schema", "rows.csv", "--target", "ill"),
         ("audit", "--data", "rows.csv", "--target", "3", "--out", "run"),
         ("correlate", "--data", "rows.csv", "--target", "ill", "--sensitive", "age"),
-        ("start", "rows.csv", "--target", "ill"),
+        ("spec", "new", "--data", "rows.csv", "--target", "ill"),
         ("recommend", "--data", "rows.csv", "--target", "ill", "--below", "0.2", "--out", "advice"),
     ):
         ran = seepage(*arguments)
