@@ -161,7 +161,8 @@ def spread(values: np.ndarray, rows: int) -> Literal["codes", "maybe", ""]:
         rows: number of rows that they occur in.
 
     Example:
-        >>> spread(np.array([20314, 20788, 31007, 31542, 42219, 51873, 62604, 70491, 80216, 88127, 90333]), 200)
+        >>> codes = np.array([10213, 10388, 14007, 21542, 22219, 40873, 41604, 70491, 71216, 90127, 98333])
+        >>> spread(codes, 200)
         'codes'
         >>> spread(np.arange(100, 300, 10), 200), spread(np.arange(18, 90), 2000)
         ('maybe', '')
