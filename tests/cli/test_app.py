@@ -692,3 +692,42 @@ def test_a_gate_that_no_audit_could_answer_stops_it(
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert message in ran.err
     assert not (tmp_path / "run").exists()
+
+
+def test_what_was_guessed_of_a_table_is_said_with_the_option_that_changes_it(seepage: Any, tmp_path: Path) -> None:
+    rows = [
+        {
+            "icd_code": 4_000 + i * 7 % 23 * 131,
+            "seen": f"2020{1 + i % 12:02}{1 + i % 28:02}",
+            "dose": i % 9 / 4,
+            "ill": i % 2,
+        }
+        for i in range(120)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "rows.csv", index=False)
+    words = ("codes by the word 'code' in its name", "--override icd_code=continuous", "dates by their digits")
+    ran = seepage("schema", "rows.csv", "--target", "ill", "--out", "rows.yaml")
+    assert ran.status == 0
+    assert all(part in " ".join(ran.err.split()) for part in words)
+    options = ("--batch-size", 1, "--victims", 1, "--attack", "tableak", "--restarts", 1, "--iterations", 2)
+    ran = seepage("audit", "--data", "rows.csv", "--target", "ill", *options, "--no-control", "--quiet", "--out", "run")
+    assert ran.status == 0
+    assert ran.out == ""
+    assert all(part in ran.err for part in words)
+    assert [line for line in ran.err.splitlines() if "column 'icd_code': discrete" in line]
+
+
+def test_a_file_without_a_header_shows_no_cell(seepage: Any, tmp_path: Path) -> None:
+    rows = "".join(f"Ann{i} Lee,19{50 + i % 40}-04-0{1 + i % 9},{('er', 'icu')[i % 2]},{i % 2}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text(rows)
+    for arguments in (
+        ("schema", "rows.csv", "--target", "ill"),
+        ("audit", "--data", "rows.csv", "--target", "3", "--out", "run"),
+        ("correlate", "--data", "rows.csv", "--target", "ill", "--sensitive", "age"),
+        ("spec", "new", "--data", "rows.csv", "--target", "ill"),
+        ("recommend", "--data", "rows.csv", "--target", "ill", "--below", "0.2", "--out", "advice"),
+    ):
+        ran = seepage(*arguments)
+        assert ran.status == 2, arguments
+        assert "so it seems to have no header" in " ".join(ran.err.split()), arguments
+        assert not any(cell in ran.out + ran.err for cell in ("Ann0", "1950-04")), arguments

@@ -277,6 +277,8 @@ def test_a_table_fits_the_schema_inferred_from_its_file(table: Table, suffix: st
         table.frame.to_csv(path, index=False) if suffix == ".csv" else table.frame.to_parquet(path)
         target = table.schema.target.name
         schema, refusal = attempt(lambda: infer_schema(read_frame(path), target, overrides=kinds))
+        # A name that is a cell of its column, too.
+        assume("like a row of data" not in refusal)
         assert refusal == ""
         assert schema is not None
         again = Table.read(path, schema)
@@ -294,7 +296,7 @@ def test_what_is_inferred_holds_the_table(table: Table) -> None:
     schema, refusal = attempt(lambda: infer_schema(table.frame, table.schema.target.name))
     if schema is None:
         # Bounds are rounded outwards, and those of numbers at the end of what is allowed lie beyond it.
-        reasons = ("one value", "nothing to learn", "integer cells", "at most 1e+300 in size")
+        reasons = ("one value", "nothing to learn", "integer cells", "at most 1e+300 in size", "like a row of data")
         assert any(reason in refusal for reason in reasons)
         return
     again = Table(schema, table.frame)

@@ -139,7 +139,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
             "'ill' is the target, but 60 different values in 60 rows: an identifier or free text, so",
         ),
         (
-            LONG.assign(income=["?"] + [str(i) for i in range(59)]),
+            LONG.assign(income=["low"] + [str(i) for i in range(59)]),
             "ill",
             r"'income' holds numbers, but 1 of its cells \(1 .*\) are none; .*overrides={'income': 'discrete'}",
         ),
@@ -250,7 +250,11 @@ def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
         ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text, line 3 .*name its encoding"),
         ("people.csv", b"a,b\n1,2\n1,2,3\n", "names 2 columns, but line 3 has 3"),
         ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cells \(2 such row"),
-        ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; give separator=';'"),
+        (
+            "people.csv",
+            b"a;b\n1;2\n",
+            "split at ',', and its first line has 1 of ';'; give separator=';'",
+        ),
         ("people.csv", b"a,b,a\n1,2,3\n", "these repeat: a; rename"),
         ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
         ("people.csv", b"a,\n0,2\n", r"column 2 of the table .* has no name; name it"),

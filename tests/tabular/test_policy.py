@@ -247,7 +247,7 @@ def test_codes_and_mixtures_are_not_taken_for_numbers() -> None:
     zips = infer_schema(BASE.assign(zip=codes), "ill").column("zip")
     assert isinstance(zips, Discrete)
     decimals = [f"{i % 97},{i % 9}{'' if i % 4 else '55'}" for i in range(ROWS)]
-    half = ["unknown" if i % 10 == 0 else f"{i * 1.5}" for i in range(ROWS)]
+    half = ["normal" if i % 10 == 0 else f"{i * 1.5}" for i in range(ROWS)]
     with pytest.raises(BadInputError, match=r"'half' holds numbers, but 20 of its cells \(1 diff.*\) are none"):
         infer(BASE.assign(half=half), "ill")
     kept = infer_schema(BASE.assign(half=half), "ill", overrides={"half": {"kind": "discrete"}}).column("half")

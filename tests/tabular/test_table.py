@@ -64,7 +64,7 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
         (pd.concat([FRAME, FRAME[["age"]]], axis=1), "these repeat: age; rename or drop"),
         (
             changed(age=[np.nan, 41], job=[None, None]),
-            r"missing cells: 2 in 'job' \(first in data row 1\), 1 in 'age' \(first in data row 1\); add missing=",
+            r"missing cells: all 2 in 'job', 1 in 'age' \(first in data row 1\); its schema has no place",
         ),
         (
             changed(job=["nurse", "judge"]),

@@ -363,7 +363,7 @@ def read_cells(
     if id_column not in source.names:
         raise BadInputError(
             f"{what}, {str(path)!r}, have no column {id_column!r} of record ids; they have "
-            f"{', '.join(map(repr, source.names[:12]))}. Add it, or name another one (id) in {TRANSCRIPT}."
+            f"{', '.join(map(repr, source.shown_names()[:12]))}. Add it, or name another one (id) in {TRANSCRIPT}."
         )
     [(_, raw)] = source.columns([id_column])
     texts = (

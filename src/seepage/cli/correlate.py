@@ -13,6 +13,7 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
+from seepage.config.wording import as_option
 from seepage.datasets.dataset import Dataset
 from seepage.digests import Json
 from seepage.errors import BadInputError
@@ -48,7 +49,7 @@ def table_given(given: dict[str, Json], usual: str) -> tuple[Spec, Dataset]:
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
     loaded, inferred = load_rows(spec)
     if inferred is not None:
-        show_inferred(make_console(stderr=True), inferred)
+        show_inferred(make_console(stderr=True), inferred, wording=as_option)
     return spec, loaded
 
 

@@ -24,6 +24,7 @@ from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
 from seepage.settings.option import OUTPUT, fields_of
+from seepage.tabular.policy import GUESSED
 
 _FLAG = "--setting"
 _EXITS = {"found": Exit.DONE, "none": Exit.GATE_FAILED, "undecided": Exit.UNDECIDED}
@@ -125,7 +126,12 @@ def recommend(
     # Only what can be searched is worth the time that this takes to load.
     search, page = (import_module(f"seepage.advise.{module}") for module in ("recommend", "page"))
     document_text = None if document is None else text
-    say = (lambda line: None) if quiet else print_message
+
+    def say(line: str) -> None:
+        # What was guessed of the table decides what counts as read, so that it is said in any case.
+        if not quiet or line.startswith(GUESSED):
+            print_message(line)
+
     try:
         recommendation = interruptible(lambda: search.recommended(spec, place, say=say, document=document_text), place)
     except BadInputError as error:

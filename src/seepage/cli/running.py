@@ -23,7 +23,7 @@ from seepage.report.html import FILE as PAGE
 from seepage.report.junit import junit
 from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
-from seepage.report.terminal import make_console, show_inferred
+from seepage.report.terminal import guesses, make_console, show_inferred
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
@@ -97,8 +97,18 @@ def run(
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)
     messages = make_console(stderr=True)
-    if not quiet and audits[0].inferred is not None:
-        show_inferred(messages, audits[0].inferred)
+    inferred = audits[0].inferred
+    if inferred is not None:
+
+        def words(remedy: Remedy) -> str:
+            return wording(remedy, type(specs[0]))
+
+        if quiet:
+            # What was guessed decides what counts as read, so that it is said in any case.
+            for line in guesses(inferred, words):
+                print_message(line)
+        else:
+            show_inferred(messages, inferred, wording=words)
     if not quiet and audits[0].spec.gate is not None:
         print_message(needed(audits[0].spec, audits[0].spec.gate))
     with cluster.connect() as machines, nullcontext(Listener()) if quiet else Bar(messages) as listener:

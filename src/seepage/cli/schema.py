@@ -10,6 +10,7 @@ import typer
 from seepage.cli.app import app
 from seepage.cli.exits import shown_path
 from seepage.cli.options import fields_in_options
+from seepage.config.wording import as_option
 from seepage.digests import Json
 from seepage.files import write_whole
 from seepage.report.terminal import make_console, show_inferred
@@ -38,7 +39,7 @@ def schema(
 
     What each column was taken for, and why, goes to the error stream. Read it before you audit: bounds are those of
     the rows at hand, and whole numbers with at most ten different values are taken for categories. Identifiers are left
-    out.
+    out. What was guessed says so, with the option that changes it.
 
     [bold]Example[/bold]
 
@@ -58,4 +59,4 @@ def schema(
         name = inferred_schema.target.name
         print(f"{len(inferred_schema.columns)} columns and the target {name!r} written to {shown_path(out)}")
         advice = f"Correct {shown_path(out)} where it is wrong, and give it with --schema."
-    show_inferred(make_console(stderr=True), inferred, all_columns=True, advice=advice)
+    show_inferred(make_console(stderr=True), inferred, all_columns=True, advice=advice, wording=as_option)

@@ -140,7 +140,7 @@ def _table(
         )
     source = open_table(data, **read)
     if target not in source.names:
-        raise unknown_name(f"column of {str(data)!r}:", target, source.names)
+        raise unknown_name(f"column of {str(data)!r}:", target, source.shown_names())
     [(_, values)] = source.columns([target])
     rows = len(values)
     entries: dict[str, object] = {"data": _from(out.parent, data), "target": target}

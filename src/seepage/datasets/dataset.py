@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.tabular.codes import meaning_of_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
 from seepage.tabular.policy import UTF8
@@ -162,7 +163,7 @@ def own_table(
     for column in policy.beside:
         if column not in source.names:
             raise BadInputError(
-                f"{unknown_name('column', column, source.names)} It should hold the texts (",
+                f"{unknown_name('column', column, source.shown_names())} It should hold the texts (",
                 Remedy("text_column", placeholder="COLUMN"),
                 ") or the identifiers of the nodes (",
                 Remedy("node_column", placeholder="COLUMN"),
@@ -191,12 +192,31 @@ def own_table(
         named = [repr(name) for name in source.names if name not in taken]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         left_out = (f"left out, as not in the schema: {', '.join(named[:_NAMED])}{more}",)
+    if inferred is None:
+        left_out += _codes_as_numbers(schema)
     # What was inferred has them already.
     read = source.notes if inferred is None else ()
     notes = (*read, *left_out, *table.notes)
     origin = OWN_DATA if isinstance(rows, pd.DataFrame) else Path(rows).name
     title = name or ("own" if isinstance(rows, pd.DataFrame) else origin.split(".", 1)[0] or "own")
     return Dataset(title, table, None, notes, origin, OWN_DATA, beside=beside), inferred
+
+
+def _codes_as_numbers(schema: Schema) -> tuple[str, ...]:
+    """Return a note on columns that a given schema takes as numbers though their names speak of codes."""
+    named = [
+        repr(column.name)
+        for column in (*schema.columns, schema.target)
+        if isinstance(column, Continuous) and column.integer and column.unit is None and column.tolerance >= 1
+        if meaning_of_name(column.name)[0] == "codes"
+    ]
+    if not named:
+        return ()
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return (
+        f"numbers in the schema, though their names speak of codes: {', '.join(named[:_NAMED])}{more}; a code that is "
+        "near the right one counts as read there, so make them discrete if they are codes",
+    )
 
 
 def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:

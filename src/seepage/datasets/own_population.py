@@ -103,7 +103,7 @@ def _bare(identifier: str | None) -> str | None:
 def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarray, list[str]]:
     """Return the numbers of the nodes of each edge, and notes on the edges that are left out."""
     source = open_table(path, separator)
-    if len(source.names) < 2:
+    if len(source.shown_names()) < 2:
         raise BadInputError(f"the edges {str(path)!r} need two columns, the identifiers of both nodes; got one.")
     ends = [[_bare(text) for text in texts_of(raw)] for _, raw in source.columns(source.names[:2])]
     numbers = np.array([[codes.get(key or "", -1) for key in end] for end in ends], dtype=np.int64).T

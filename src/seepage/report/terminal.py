@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,9 +11,11 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from seepage.tabular.policy import GUESSED
 from seepage.text import clean
 
 if TYPE_CHECKING:
+    from seepage.errors import Remedy
     from seepage.tabular.infer import Inferred, InferredColumn
 
 _PLAIN_WIDTH = 120
@@ -71,27 +73,31 @@ def show_inferred(
     inferred: Inferred,
     all_columns: bool = False,
     advice: str = "Write it down with seepage schema, correct it and give it with --schema.",
+    wording: Callable[[Remedy], str] = str,
 ) -> None:
     """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
 
-    To look at are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
+    To look at are the target, sensitive columns, those left out, and those whose kind was guessed or decided near a
+    threshold. ``wording`` words the choice that would change a guess.
     """
     target = inferred.schema.target.name
     sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
 
     def rank(column: InferredColumn) -> int:
-        marks = (column.name == target, column.name in sensitive, column.taken == "left out", bool(column.near), True)
+        doubtful = bool(column.near) or column.is_guess
+        marks = (column.name == target, column.name in sensitive, column.taken == "left out", doubtful, True)
         return marks.index(True)
 
     ranked = sorted(inferred.columns, key=rank)
     first = sum(rank(column) < _OTHERS for column in ranked)
-    shown = ranked[: _COLUMNS if all_columns else min(first, _COLUMNS)]
+    # All that was guessed is shown, however much it is.
+    shown = ranked[: max(first, _COLUMNS) if all_columns else first]
     rows = []
     for column in shown:
         marks = " (target)" if column.name == target else " (sensitive)" if column.name in sensitive else ""
-        style = "yellow" if column.taken == "left out" or column.near else ""
-        why = column.why + (f"; near a threshold: {column.near}" if column.near else "")
-        rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160))))
+        style = "yellow" if column.taken == "left out" or column.near or column.is_guess else ""
+        line = clean(column.line(wording), _WIDE)
+        rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(line)))
     title = (
         f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded columns"
     )
@@ -100,10 +106,16 @@ def show_inferred(
         console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
     listed = all(column.taken != "left out" for column in rest)
     for note in inferred.notes:
-        # Which columns are left out, the table says.
-        if not (listed and note.startswith("columns left out")):
+        # Which columns are left out, and what was guessed, the table says.
+        if not (listed and note.startswith("columns left out")) and not note.startswith(GUESSED):
             console.print(Text(f"  {clean(note, _WIDE)}"))
     console.print(Text(f"  {advice}\n", "dim"))
+
+
+def guesses(inferred: Inferred, wording: Callable[[Remedy], str] = str) -> list[str]:
+    """Return a line for each column of which something was guessed, or whose kind was decided near a threshold."""
+    columns = [column for column in inferred.columns if column.is_guess or column.near]
+    return [clean(f"column {column.name!r}: {column.taken}, {column.line(wording)}", _WIDE) for column in columns]
 
 
 def _counts(columns: Sequence[InferredColumn]) -> str:

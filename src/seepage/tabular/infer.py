@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -15,11 +15,22 @@ import pandas as pd
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.tabular.codes import counted, has_points, meaning_of_name, speaks_for_codes, spread
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
-from seepage.tabular.policy import Policy
+from seepage.tabular.policy import GUESSED, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import DAYS, HOURS, TextColumn, Written, days, in_both_orders, number, read_written
+from seepage.tabular.texts import (
+    DAYS,
+    HOURS,
+    TextColumn,
+    Written,
+    dates_in_digits,
+    days,
+    in_both_orders,
+    number,
+    read_written,
+)
 from seepage.text import how_many
 
 OTHER, NOTHING = "(other)", "(missing)"
@@ -29,10 +40,29 @@ _LISTED = 20
 # Whole numbers from here on, nearly all different, name something: amounts have fewer digits.
 _LONG = 10**15
 _LONG_TEXT = re.compile("[0-9]{16,}")
-# Two numbers of a measurement, such as a blood pressure of 120/80, name no row, and postal codes measure nothing.
+# Two numbers of a measurement, such as a blood pressure of 120/80, name no row.
 _PAIR = re.compile(r"\s*([0-9]{2,3})/([0-9]{2,3})\s*")
 _MONTHS = 12
-_POSTAL = re.compile(r"(?i)(?:^|[\W_])(?:zip|plz|postleitzahl|(?:zip|post|postal)[\W_]?code)s?(?:$|[\W_])")
+# Codes of digits with a letter before some (C536280) or after some (85123A).
+_DIGITS, _PREFIXED = re.compile("[0-9]+"), re.compile("[A-Za-z]{1,3}[-_ ]?([0-9]{2,})")
+_SUFFIXED = re.compile("([0-9]{4,})[A-Za-z]{1,2}")
+# Numbers that stand for "missing" in many tables, and the least number of cells that shows it.
+_STAND_INS = frozenset(
+    [
+        -1.0,
+        -200.0,
+        99.9,
+        999.9,
+        -99.9,
+        -999.9,
+        *(sign * int(str(digit) * count) for sign in (1, -1) for digit in (7, 8, 9) for count in (1, 2, 3, 4, 5, 6)),
+    ]
+)
+_FEWEST_STAND_INS = 3
+# Words for missing cells that are listed for a column.
+_MARKS = 5
+# Dates in digits have six or more.
+_SMALLEST_DIGITS = 100_000
 # Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
 _ALIKE = 0.8
 _NUMBERED = re.compile(r"(.*?)[0-9]+")
@@ -44,12 +74,32 @@ _MOST_COLUMNS = 5_000
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """Interpretation of one column of a table, the reason, and the threshold that it was near to; empty where clear."""
+    """Interpretation of one column of a table, and the reason.
+
+    Attributes:
+        name, taken, why: the column, what it was taken for, and why.
+        near: the threshold that it was near to; empty where clear.
+        remarks: what was guessed, and what a reader should know of the cells; printed in any case.
+        instead: the choice that would change a guess.
+    """
 
     name: str
     taken: Literal["discrete", "continuous", "left out"]
     why: str
     near: str = ""
+    remarks: tuple[str, ...] = ()
+    instead: Remedy | None = None
+
+    def line(self, wording: Callable[[Remedy], str] = str) -> str:
+        """Return reason, remarks and what would change a guess, worded for a front end."""
+        near = [f"near a threshold: {self.near}"] if self.near else []
+        change = "" if self.instead is None else f" (else {wording(self.instead)})"
+        return "; ".join([self.why, *near, *self.remarks]) + change
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether something of the column was guessed, or looks odd."""
+        return bool(self.remarks)
 
 
 @dataclass(frozen=True)
@@ -69,8 +119,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are continuous, with
     the smallest and largest value, rounded outwards, as bounds, integer-valued if all are whole, and a tolerance of
     ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole numbers with at most
-    ``discrete_at_most`` different values are discrete instead. Dates and times are continuous, in days since
-    1970-01-01, texts that are all dates or numbers with thousands separators likewise.
+    ``discrete_at_most`` different values are discrete instead, and so are codes: whole numbers that the column's name
+    or the spread of its values shows to be codes (``codes``). Dates and times are continuous, in days since 1970-01-01,
+    texts that are all dates or numbers with thousands separators, and dates in eight digits, likewise. What was guessed
+    is in ``InferredColumn.remarks``.
 
     Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows, and whole
     numbers without gaps or repeats over 50 rows or more. One-hot encoded columns are merged, see ``one_hot_groups``;
@@ -79,6 +131,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     """
     policy = policy or Policy()
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
+    table.shown_names()
     if policy.day_first is not None:
         table = OrderedDates(table, policy.day_first)
     groups = () if policy.keep_dummies else one_hot_groups(table, {*policy.overrides, *policy.drop, *policy.beside})
@@ -186,17 +239,25 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     origins = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
     out = {**left_out, **apart}
     interpreted = [
-        InferredColumn(name, "left out", out[name])
+        InferredColumn(name, "left out", out[name], **_guessed(guesses.get(name)))
         if name in out
         else InferredColumn(
-            name, columns[name].kind, _reason(origins, guesses[name], columns[name]), guesses[name].near
+            name,
+            columns[name].kind,
+            _reason(origins, guesses[name], columns[name]),
+            guesses[name].near,
+            **_guessed(guesses[name]),
         )
         for name in table.names
     ]
-    notes = _notes(schema, left_out, policy)
+    notes = _notes(schema, left_out, policy, interpreted)
     if groups:
         notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
     return Inferred(schema, tuple(interpreted), (*table.notes, *notes), guesses[target].rows, groups)
+
+
+def _guessed(guess: _ColumnReading | None) -> dict[str, Any]:
+    return {} if guess is None else {"remarks": tuple(guess.remarks), "instead": guess.instead}
 
 
 def _reason(origins: Mapping[str, str], guess: _ColumnReading, column: Column) -> str:
@@ -243,12 +304,19 @@ def _unended(finding: str | BadInputError) -> list[str | Remedy]:
     return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
 
 
-def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -> BadInputError:
-    """Return the error for missing cells, (number, first) by column; ``steered``: the user has an option for them."""
+def missing_cells(
+    counts: Mapping[str, tuple[int, int]], steered: bool = True, marks: Iterable[str] = ()
+) -> BadInputError:
+    """Return the error for missing cells, (number, first) by column; ``steered``: the user has an option for them.
+
+    ``marks`` are words that count as missing beside numbers.
+    """
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
     message = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; "
-    end = "Data row 1 is the first under the header"
+    signs = sorted(set(marks))
+    end = f"{_listed([repr(mark) for mark in signs])} beside numbers counts as missing. " if signs else ""
+    end += "Data row 1 is the first under the header"
     if not steered:
         return BadInputError(f"{message}fill them as in training, or leave out the rows that have one. {end}")
     return BadInputError(
@@ -314,7 +382,7 @@ def _missing(
         for name, guess in guesses.items()
         if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.override
     }
-    return [missing_cells(counts)] if counts else []
+    return [missing_cells(counts, marks=[m for name in counts for m in guesses[name].marks])] if counts else []
 
 
 def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
@@ -330,8 +398,13 @@ def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], poli
     return limit
 
 
-def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple[str, ...]:
+def _notes(
+    schema: Schema, left_out: Mapping[str, str], policy: Policy, columns: Sequence[InferredColumn]
+) -> tuple[str, ...]:
     notes = []
+    guessed = [f"{column.name!r} {column.taken} ({'; '.join(column.remarks)})" for column in columns if column.is_guess]
+    if guessed:
+        notes.append(f"{GUESSED} {_listed(guessed)}")
     if left_out:
         notes.append(f"columns left out: {_listed([f'{name!r} ({reason})' for name, reason in left_out.items()])}")
     if schema.width > policy.most_encoded:
@@ -356,6 +429,15 @@ class _ColumnReading:
         # Nothing can be learnt from a row without a target.
         self.fills = policy.missing == "category" and not is_target
         self.override = dict(policy.overrides.get(name, {}))
+        self.is_target = is_target
+        self.meaning, self.word = meaning_of_name(name)
+        self.remarks: list[str] = []
+        self.instead: Remedy | None = None
+        dated = None if self._keeps_digits() else dates_in_digits(raw, months=self.meaning not in ("codes", "things"))
+        raw = raw if dated is None else dated
+        if dated is not None and not self.override:
+            self._guess("dates by their digits, as 20200103 is one", "discrete")
+        self.marks = raw.marks() if isinstance(raw, TextColumn) else {}
         # Numbers this long would not be told apart as floats.
         series = raw.as_texts() if isinstance(raw, TextColumn) and raw.all_match(_LONG_TEXT) else typed(raw)
         series = series if mask is None else series[mask].reset_index(drop=True)
@@ -398,6 +480,7 @@ class _ColumnReading:
         if seen == "discrete" and self.kind == "discrete":
             self._name_identifier(series)
         self._as_numbers = self._measured(series) if self.codes is not None and self.kind == "discrete" else None
+        self._remark_on_cells(series)
 
     @property
     def useless_because(self) -> str | None:
@@ -442,8 +525,44 @@ class _ColumnReading:
             share = f"{self.missing:,} missing"
             fill = column.missing
             shown = "" if fill is None else f" as {fill}" if isinstance(column, Discrete) else " as the median"
+            if self.is_target and fill is None and self.policy.missing == "category":
+                shown = ": these rows are left out"
             text += f", {share}{shown}"
         return text + (", overridden" if self.override else "")
+
+    def _guess(self, reason: str, instead: str) -> None:
+        """Note a guess, its reason, and the kind that would change it."""
+        self.remarks.append(f"a guess: {reason}")
+        self.instead = Remedy("overrides", {self.name: instead})
+
+    def _take_codes(self, reason: str, instead: str = "continuous") -> str:
+        self.holds, self.near, self.codes = f"{self.distinct:,} different codes", "", None
+        if not self._overridden_kind():
+            self._guess(f"codes {reason}", instead)
+        return "discrete"
+
+    def _remark_on_cells(self, series: pd.Series) -> None:
+        """Say which cells were taken for missing, or look as if they should be, and which texts are nearly equal."""
+        if self.marks:
+            listed = [f"{mark!r} in {how_many(count, 'cell')}" for mark, count in self.marks.items()]
+            more = f" and {len(listed) - _MARKS} more" if len(listed) > _MARKS else ""
+            self.remarks.append(f"counts as missing beside numbers: {', '.join(listed[:_MARKS])}{more}")
+        if self.kind == "continuous" and self.unit not in (DAYS, HOURS, "days"):
+            values, counts = np.unique(as_numbers(self.name, series), return_counts=True)
+            self.remarks += _stand_ins(values, counts)
+        if self.kind == "discrete" and self.identifier is None and 2 <= len(self.counts) <= _MOST_COLUMNS:
+            alike = len(self.counts) - len({_written_alike(value) for value in self.counts})
+            if alike:
+                self.remarks.append(
+                    f"values that differ from another one in capitals or blanks alone, or as 1 and 1.0 do: {alike:,}; "
+                    "written alike they are one"
+                )
+
+    def _keeps_digits(self) -> bool:
+        """Return whether an override takes digits as they are, though they may be dates."""
+        bounds = [self.override.get(name) for name in ("low", "high")]
+        far = any(isinstance(bound, int | float) and abs(bound) >= _SMALLEST_DIGITS for bound in bounds)
+        return far or "categories" in self.override or self.override.get("kind") == "discrete"
 
     def _overridden_kind(self) -> str | None:
         if "categories" in self.override:
@@ -495,9 +614,6 @@ class _ColumnReading:
             self.codes = np.unique(values)
         if whole and abs(self.distinct - bound) <= _NEAR * bound:
             self.near = f"up to {bound} different whole numbers are categories"
-        if whole and _POSTAL.search(self.name):
-            self.holds = f"{self.distinct:,} different postal codes, by the column's name"
-            return "discrete"
         if whole and self.distinct <= bound:
             self.holds = f"{self.distinct} different whole numbers"
             return "discrete"
@@ -505,6 +621,27 @@ class _ColumnReading:
             self.identifier = f"{self.distinct:,} different numbers of 16 digits or more in {len(values):,} rows"
         if whole and len(values) >= _FEW_ROWS and self.distinct == len(values) == np.ptp(values) + 1:
             self.identifier = "it numbers the rows, without gaps or repeats"
+        if self.identifier is None and finite and self.distinct > bound:
+            return self._seen_codes(*np.unique(values, return_counts=True), whole)
+        return "continuous"
+
+    def _seen_codes(self, values: np.ndarray, counts: np.ndarray, whole: bool) -> str:
+        """Return the kind of more numbers than categories usually have: codes by name or by spread are categories."""
+        by_name = f"by the word {self.word!r} in its name"
+        pointed = has_points(self.name) and bool(np.allclose(values * 100, np.round(values * 100), rtol=0, atol=1e-6))
+        if self.meaning == "codes" and (whole or pointed):
+            return self._take_codes(by_name)
+        if not whole or self.meaning == "measured":
+            return "continuous"
+        if self.meaning == "maybe" and speaks_for_codes(values):
+            return self._take_codes(f"{by_name} and the size of its numbers")
+        if self.meaning == "things" and not counted(values, counts):
+            return self._take_codes(by_name)
+        spreads = spread(values, int(counts.sum()))
+        if spreads == "codes" and not self.is_target:
+            return self._take_codes("as few numbers, far apart and on no scale")
+        if spreads and not self.override:
+            self._guess("numbers, though as few and as far apart as codes", "discrete")
         return "continuous"
 
     def _seen_texts(self, series: pd.Series) -> str:
@@ -517,7 +654,8 @@ class _ColumnReading:
         written = _written(sample)
         if written.undecided or written.mixed or not np.isnan(written.values).all():
             written = _written(texts)
-        if written.mixed and self.distinct > _FEW_TEXTS and not self.override:
+        coded_name = self.meaning in ("codes", "things")
+        if written.mixed and self.distinct > _FEW_TEXTS and not self.override and not coded_name:
             raise BadInputError(
                 f"column {self.name!r} holds numbers with a decimal comma and others with a decimal point; write all "
                 "with a point, or have all its values taken as categories (",
@@ -534,6 +672,10 @@ class _ColumnReading:
                 ")",
             )
         readable = int((~np.isnan(written.values)).sum())
+        if coded_name and 2 * readable > len(texts) and written.unit not in (DAYS, HOURS):
+            return self._take_codes(f"by the word {self.word!r} in its name")
+        if _lettered(texts, written):
+            return self._take_codes("as some have a letter before or after the digits", "discrete")
         if written.unit == DAYS and readable == len(texts):
             self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
@@ -544,29 +686,36 @@ class _ColumnReading:
             return "discrete"
         coded = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
         if readable == len(texts) and not coded:
-            return self._seen_written(written, texts)
+            return self._seen_written(series, written, texts)
         if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.override:
-            odd = dict(zip(texts, np.isnan(written.values).tolist(), strict=True))
-            cells = int(series.map(lambda text: odd[str(text).strip()]).sum())
+            cells = _cells_of(series, texts, np.isnan(written.values))
+            limits = 0 if written.limits is None else _cells_of(series, texts, written.limits)
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {cells} of its cells "
                 f"({how_many(len(texts) - readable, 'different text')}) are "
                 f"none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
-                "where they mean missing, write all in one unit and with one decimal sign, or have all its values "
-                "taken as categories (",
+                "where they mean missing, write a number for a word, write all in one unit and with one decimal sign, "
+                "or have all its values taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
-                ")",
+                f"){f'; {limits:,} more are limits (<, > or +), read as the number of the limit' if limits else ''}",
             )
         return "discrete"
 
-    def _seen_written(self, written: Written, texts: list[str]) -> str:
+    def _seen_written(self, series: pd.Series, written: Written, texts: list[str]) -> str:
         """Return the kind of numbers that are written as text: few plain ones are codes, as whole ones are."""
-        plain = written.unit is None and not any("," in text for text in texts)
+        limits = written.limits is not None
+        plain = written.unit is None and not limits and not any("," in text for text in texts)
         whole = bool((written.values == np.round(written.values)).all())
+        if limits and self.distinct > self.policy.discrete_at_most and not self.override:
+            cells = how_many(_cells_of(series, texts, written.limits), "cell")
+            self._guess(f"{cells} of limits (<, > or +) as the number of the limit", "discrete")
         if (plain and self.distinct <= _FEW_TEXTS) or (whole and self.distinct <= self.policy.discrete_at_most):
             return "discrete"
         self.unit = written.unit
         self.holds = "numbers written as text," if written.unit is None else f"numbers written with {written.unit},"
+        if all(map(_DIGITS.fullmatch, texts)):
+            cells = series.astype(str).str.strip().astype(np.float64).to_numpy()
+            return self._seen_codes(*np.unique(cells, return_counts=True), whole=True)
         return "continuous"
 
     def _name_identifier(self, series: pd.Series) -> None:
@@ -629,6 +778,71 @@ class _ColumnReading:
         if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
         return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.override}
+
+
+def _cells_of(series: pd.Series, texts: Sequence[str], chosen: np.ndarray | None) -> int:
+    """Return how many cells hold one of the chosen texts."""
+    assert chosen is not None
+    marked = dict(zip(texts, chosen.tolist(), strict=True))
+    return int(series.map(lambda text: marked[str(text).strip()]).sum())
+
+
+def _lettered(texts: Sequence[str], written: Written) -> bool:
+    """Return whether texts are digits, some with a letter before or after: codes such as C536280 or 85123A."""
+    unread = np.isnan(written.values)
+    if written.mixed or written.unit is not None or not unread.any() or unread.all():
+        return False
+    plain = [text for text, odd in zip(texts, unread, strict=True) if not odd]
+    others = [text for text, odd in zip(texts, unread, strict=True) if odd]
+    if not all(_DIGITS.fullmatch(text) for text in plain):
+        return False
+    if all(_PREFIXED.fullmatch(text) for text in others):
+        return True
+    lengths = {len(text) for text in plain}
+    ends = [_SUFFIXED.fullmatch(text) for text in others]
+    return len(lengths) == 1 and all(match is not None and len(match[1]) in lengths for match in ends)
+
+
+def _stand_ins(values: np.ndarray, counts: np.ndarray) -> list[str]:
+    """Return remarks on numbers at either end that look as if they stood for missing cells.
+
+    They are of the usual ones, occur in several cells, and are farther from all other numbers than these reach, or the
+    only number below zero.
+    """
+    cells: dict[str, int] = {}
+    low, high = 0, len(values) - 1
+    while high - low > 2:
+        inner_low, inner_high = values[low + 1 : high + 1], values[low:high]
+        if _stands_in(values[low], counts[low], inner_low):
+            cells[f"{values[low]:g}"] = int(counts[low])
+            low += 1
+        elif _stands_in(values[high], counts[high], inner_high):
+            cells[f"{values[high]:g}"] = int(counts[high])
+            high -= 1
+        else:
+            break
+    if not cells:
+        return []
+    listed = ", ".join(f"{value} in {how_many(count, 'cell')}" for value, count in cells.items())
+    return [f"apart from all other numbers: {listed}; leave cells empty where it means missing"]
+
+
+def _stands_in(value: float, count: int, others: np.ndarray) -> bool:
+    if value not in _STAND_INS or count < _FEWEST_STAND_INS:
+        return False
+    only_negative = value < 0 <= others.min()
+    distance = others.min() - value if value < others.min() else value - others.max()
+    return bool(only_negative or distance > np.ptp(others))
+
+
+def _written_alike(value: Hashable) -> Hashable:
+    """Return a category without what people write in two ways: capitals, and the zeros behind a point."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value[:1] != "0" or "." in value else value
+    except ValueError:
+        return " ".join(value.casefold().split())
 
 
 def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:

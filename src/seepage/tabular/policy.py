@@ -12,6 +12,8 @@ from seepage.errors import BadInputError, check_choice, check_count
 Missing = Literal["refuse", "drop", "category"]
 # Ends of the names of tables that can be read.
 UTF8 = "utf-8"
+# Beginning of the note on what was guessed of columns.
+GUESSED = "guessed of columns:"
 SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parquet", ".feather", ".xlsx", ".xls")
 
 

@@ -12,8 +12,10 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,13 +26,16 @@ import pyarrow.parquet as parquet
 from python_calamine import CalamineError
 
 from seepage.errors import BadInputError, Remedy
+from seepage.tabular.header import COLUMNS, LINES, refuse_data
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
-from seepage.tabular.texts import MISSING, TextColumn
+from seepage.tabular.texts import MISSING, TextColumn, among_numbers, dates_in_digits
 from seepage.text import how_many
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
 _BLOCK = 2**24
+# Characters of the end of a file in which empty lines are looked for, at least.
+_TAIL = 2**16
 # Bytes or cells that a packed file may unfold to, and how many times its own size where it is more than that. Tables
 # pack to a tenth; what packs to a thousandth was made to fill memory.
 _UNPACKED, _PACKED_AWAY = 2**26, 200
@@ -47,6 +52,13 @@ class Source(ABC):
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message, or refuse a table whose names look like a row of data.
+
+        Whatever shows names takes them from here: where a file has no header line, they are a person's cells.
+        """
+        return self.names
+
     @abstractmethod
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, in the order asked for."""
@@ -57,6 +69,11 @@ class WrappedSource(Source):
 
     def __init__(self, inner: Source, names: Sequence[str]) -> None:
         self._inner, self.names = inner, tuple(names)
+
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message; see ``Source``."""
+        self._inner.shown_names()
+        return self.names
 
     @property
     def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,10 +89,18 @@ class FrameSource(Source):
         self._frame = frame
         self.names = tuple(frame.columns)
 
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message; see ``Source``."""
+        first = [[str(cell) for cell in row] for row in self._frame.iloc[:LINES, :COLUMNS].itertuples(index=False)]
+        refuse_data("the table", self.names, first)
+        return self.names
+
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Return columns of the frame."""
         for name in names:
-            yield name, self._frame[name].reset_index(drop=True)
+            column = self._frame[name].reset_index(drop=True)
+            mixed = among_numbers(column)
+            yield name, column if mixed is None else mixed
 
 
 class CsvSource(Source):
@@ -89,8 +114,12 @@ class CsvSource(Source):
         if len(separator) != 1:
             raise BadInputError(f"a separator is one character, got {separator!r}; give ';', for example.")
         self._path, self._separator, self._encoding = path, separator, checked_encoding(encoding)
-        self._size, self._spaced = self._scan()
-        self.names = self._header()
+        self._left_out: frozenset[str] = frozenset()
+        self._size, self._spaced, self._blank_lines = self._scan()
+        if self._blank_lines:
+            self.notes += (f"left out, without a cell: {how_many(self._blank_lines, 'line')} at the end of the file",)
+        self._all_names = self._header()
+        self.names = tuple(name for name in self._all_names if name not in self._left_out)
         self._cached: pa.Table | None = None
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
@@ -134,13 +163,16 @@ class CsvSource(Source):
             )
         return files[0]
 
-    def _scan(self) -> tuple[int, bool]:
-        """Return the file's unpacked size and whether quoted cells follow a space."""
+    def _scan(self) -> tuple[int, bool, int]:
+        """Return the unpacked size, whether quoted cells follow a space, and the number of empty lines at the end.
+
+        Empty are lines of separators alone; lines without any are no rows in the first place.
+        """
         decoder = codecs.getincrementaldecoder(self._encoding)()
         tool = "unzip" if self._packed == ".zip" else "gunzip"
         # Without the mark that UTF-16 begins with.
         sign = f'{self._separator} "'.encode(self._encoding).removeprefix("".encode(self._encoding))
-        size, lines, last, spaced = 0, 0, b"", False
+        size, lines, last, spaced, tail = 0, 0, b"", False, ""
         with self._open() as file:
             while block := file.read(_BLOCK):
                 if b"\0" in block and "16" not in self._encoding and "32" not in self._encoding:
@@ -152,7 +184,7 @@ class CsvSource(Source):
                         ").",
                     )
                 try:
-                    decoder.decode(block)
+                    tail = tail[-_TAIL:] + decoder.decode(block)
                 except UnicodeDecodeError as error:
                     # The decoder may have held back a few bytes of the block before.
                     line = lines + bytes(error.object[: error.start]).count(b"\n") + 1
@@ -167,35 +199,71 @@ class CsvSource(Source):
                 size, lines, last = size + len(block), lines + block.count(b"\n"), block[1 - len(sign) :]
                 if self._packed:
                     _check_unpacked(self._path, size, "bytes", f"unpack it ({tool}) and give the unpacked file")
-        return size, spaced
+        empty = 0
+        for line in reversed(tail.splitlines()[1:]):
+            if line.replace(self._separator, "").strip(" "):
+                break
+            empty += self._separator in line
+        return size, spaced, empty
 
     def _header(self) -> tuple[str, ...]:
         shown = str(self._path)
         with self._open() as file:
             lines = codecs.getreader(self._marked)(file)
-            header = next(csv.reader(lines, delimiter=self._separator, skipinitialspace=True), [])
+            rows = csv.reader(lines, delimiter=self._separator, skipinitialspace=True)
+            header, first = next(rows, []), []
+            # A cell may be above this module's limit, which Arrow has not.
+            with suppress(csv.Error):
+                first += [row for row in islice(rows, LINES) if row]
         if not any(header):
             raise BadInputError(f"the table {shown!r} is empty; its first line must name the columns.")
         likely = [sign for sign in ";\t|," if len(header) == 1 and sign != self._separator and sign in header[0]]
         if likely:
+            # The line may be a person's, so that it is not shown.
             raise BadInputError(
-                f"the table {shown!r} has one column when split at {self._separator!r}, its header reads "
-                f"{header[0][:60]!r}; give ",
+                f"the table {shown!r} has one column when split at {self._separator!r}, and its first line has "
+                f"{header[0].count(likely[0])} of {likely[0]!r}; give ",
                 Remedy("separator", likely[0]),
                 ".",
             )
+        self._first = (header, first)
+        if len(set(header)) < len(header) or "" in header:
+            # Cells of a row repeat more often than names do, and messages show names.
+            refuse_data(f"the table {shown!r}", header, first)
         if "" in header:
-            position = header.index("")
-            raise BadInputError(
-                f"column {position + 1} of the table {shown!r} has no name"
-                + (", it may be an index that pandas saved (to_csv(index=False) leaves it out)" if not position else "")
-                + "; name it or take it out of the file."
-            )
+            header = self._named(header, first)
         check_names(header)
         return tuple(header)
 
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message; see ``Source``."""
+        refuse_data(f"the table {str(self._path)!r}", *self._first)
+        return self.names
+
+    def _named(self, header: list[str], first: Sequence[Sequence[str]]) -> list[str]:
+        """Return the header with names in the place of missing ones; refuse it where their columns hold anything."""
+        nameless = [i for i, name in enumerate(header) if not name.strip()]
+        if not first or len(nameless) == len(header):
+            raise _no_rows(self._path)
+        places = {i: f"(column {i + 1})" for i in nameless}
+        self._all_names = tuple(places.get(i, name) for i, name in enumerate(header))
+        check_names(self._all_names)
+        read = self._read([self._all_names[i] for i in nameless])
+        for i in nameless:
+            if not TextColumn.of(read.column(self._all_names[i])).trimmed().empty().all():
+                raise BadInputError(
+                    f"column {i + 1} of the table {str(self._path)!r} has no name"
+                    + (", it may be an index that pandas saved (to_csv(index=False) leaves it out)" if not i else "")
+                    + "; name it or take it out of the file."
+                )
+        listed = ", ".join(str(i + 1) for i in nameless)
+        self.notes += (f"left out, without a name and without a cell: column {listed} of the file",)
+        self._left_out = frozenset(places.values())
+        return list(self._all_names)
+
     def _read(self, names: Sequence[str]) -> pa.Table:
         table = self._read_spaced(names) if self._spaced else self._read_plain(names)
+        table = table.slice(0, len(table) - self._blank_lines)
         if not len(table):
             raise _no_rows(self._path)
         return table
@@ -208,7 +276,7 @@ class CsvSource(Source):
                 return arrow_csv.read_csv(
                     stream,
                     read_options=arrow_csv.ReadOptions(
-                        column_names=list(self.names),
+                        column_names=list(self._all_names),
                         skip_rows_after_names=1,
                         block_size=_BLOCK,
                         encoding=self._encoding,
@@ -242,6 +310,8 @@ class CsvSource(Source):
             sep=self._separator,
             encoding=self._marked,
             skipinitialspace=True,
+            header=0,
+            names=list(self._all_names),
             keep_default_na=False,
             dtype=str,
             compression="infer",
@@ -257,14 +327,13 @@ class CsvSource(Source):
             lengths = [(rows.line_num, len(row)) for row in rows if row]
         if len(lengths) < 2:
             raise _no_rows(self._path)
-        wrong = [(line, cells) for line, cells in lengths if cells != len(self.names)]
+        wrong = [(line, cells) for line, cells in lengths if cells != len(self._all_names)]
         if wrong:
             line, cells = wrong[0]
             raise BadInputError(
-                f"the header of the table {str(self._path)!r} names {len(self.names)} columns, but line {line} has "
-                f"{how_many(cells, 'cell')} ({how_many(len(wrong), 'such row')} in all); name every column, quote "
-                "cells that contain the "
-                "separator, or take those rows out."
+                f"the header of the table {str(self._path)!r} names {len(self._all_names)} columns, but line "
+                f"{line} has {how_many(cells, 'cell')} ({how_many(len(wrong), 'such row')} in all); name every "
+                "column, quote cells that contain the separator, or take those rows out."
             )
 
 
@@ -331,12 +400,21 @@ class ExcelSource(Source):
                 f"column {place} of the first sheet of {str(path)!r} has no name in the first row that is not empty; "
                 "let that row name the columns, without a title above it."
             )
+        first = rows.head(LINES + 1).map(_shown_cell).to_numpy().tolist()
+        self._first, self._path = (first[0], first[1:]), path
+        if len(set(first[0])) < len(first[0]):
+            refuse_data(f"the table {str(path)!r}", *self._first)
         names = [str(int(name)) if isinstance(name, float) and name.is_integer() else str(name) for name in header]
         check_names(names)
         self.names = tuple(names)
         self._frame = rows.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
         if len(sheets) > 1:
             self.notes = (f"read from the first of {len(sheets)} sheets, {sheets[0]!r}",)
+
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message; see ``Source``."""
+        refuse_data(f"the table {str(self._path)!r}", *self._first)
+        return self.names
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Return columns of the sheet: as texts where all cells are texts, else as they are."""
@@ -359,7 +437,10 @@ class OrderedDates(WrappedSource):
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other."""
         for name, raw in self._inner.columns(names):
-            if isinstance(raw, TextColumn):
+            dated = dates_in_digits(raw)
+            if dated is not None and dated.written().undecided:
+                yield name, dated.with_order(self._day_first)
+            elif isinstance(raw, TextColumn):
                 yield name, raw.with_order(self._day_first)
             elif pd.api.types.infer_dtype(raw, skipna=True) == "string" and not hasattr(raw, "cat"):
                 ordered = TextColumn.of_series(raw).with_order(self._day_first)
@@ -431,6 +512,11 @@ class _FileSource(Source):
         alike = [f"columns whose names differ by blanks alone are kept apart: {self._alike!r}"] if self._alike else []
         return (*self._inner.notes, *([f"blanks trimmed around {' and '.join(around)}"] if around else []), *alike)
 
+    def shown_names(self) -> tuple[str, ...]:
+        """Return the names of the columns for a message; see ``Source``."""
+        self._inner.shown_names()
+        return self.names
+
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         cooked = {raw: name for name, raw in self._raw_names.items()}
         try:
@@ -456,11 +542,18 @@ class _FileSource(Source):
         changed = (trimmed != raw) & raw.notna()
         if changed.any():
             self._trimmed.add(name)
+        mixed = among_numbers(trimmed)
+        if mixed is not None:
+            return mixed
         plus = bool((trimmed == "+").any())
         gone = trimmed.isin([text for text in MISSING if text != "-" or not plus]).to_numpy(dtype=bool)
         if not changed.any() and not gone.any():
             return raw.infer_objects()
         return trimmed.astype(object).where(~gone, None).infer_objects()
+
+
+def _shown_cell(cell: Any) -> str:
+    return "" if pd.isna(cell) else str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
 def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:

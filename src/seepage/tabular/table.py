@@ -18,8 +18,9 @@ from seepage.tabular.infer import missing_cells, numbers_of, raise_all, refuse_o
 from seepage.tabular.policy import Missing
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
-from seepage.tabular.texts import TextColumn
+from seepage.tabular.texts import DAYS, TextColumn, dates_in_digits
 from seepage.text import how_many
+from seepage.text import listed as listed_words
 
 # Largest number of columns that a note names.
 _NAMED = 20
@@ -157,13 +158,14 @@ def _read(
     if lacking:
         raise BadInputError(
             f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; "
-            f"it has {', '.join(map(repr, source.names))}."
+            f"it has {', '.join(map(repr, source.shown_names()))}."
         )
     cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
     filled: dict[str, list[tuple[str, int, int]]] = {}
     gaps: dict[str, tuple[int, int]] = {}
+    rows = 0
     mask = _complete_mask(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
         if not len(raw):
@@ -203,12 +205,34 @@ def _read(
         if not gaps and not wrong:
             cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
-        wrong.append(missing_cells(gaps, steered=missing is not None))
+        wrong.append(missing_cells(gaps) if missing is None else _no_place(gaps, rows, missing))
     raise_all(wrong)
     notes += [_filled(how, columns) for how, columns in filled.items()]
     if mask is not None:
-        notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have missing cells and were dropped")
+        why = "no target" if missing == "category" else "missing cells"
+        notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have {why} and were dropped")
     return cells, tuple(notes), mask
+
+
+def _no_place(gaps: dict[str, tuple[int, int]], rows: int, missing: Missing) -> BadInputError:
+    """Return the error for missing cells, (number, first) by column, for which a schema has no place."""
+    listed = [
+        f"all {rows:,} in {name!r}" if count == rows else f"{count:,} in {name!r} (first in data row {first + 1})"
+        for name, (count, first) in list(gaps.items())[:_NAMED]
+    ]
+    more = f" and {len(gaps) - _NAMED} more columns" if len(gaps) > _NAMED else ""
+    empty = [repr(name) for name, (count, _) in gaps.items() if count == rows][:_NAMED]
+    # A category that the other parties' schema lacks would give the rows another width.
+    given: list[str | Remedy] = ["; a schema that is given is not widened by ", Remedy("missing", "category")]
+    return BadInputError(
+        f"the table has missing cells: {', '.join(listed)}{more}; its schema has no place for them",
+        *(given if missing == "category" else ()),
+        "; write a place into the schema of all parties (under the column, missing: and a number within its bounds or "
+        "one of its categories), or leave out rows that have one (",
+        Remedy("missing", "drop"),
+        f"){f', and take {listed_words(empty)}, empty in all rows, out of the schema' if empty else ''}. "
+        "Data row 1 is the first under the header",
+    )
 
 
 def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
@@ -226,20 +250,22 @@ def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> n
     columns = {"drop": (*schema.columns, schema.target), "category": (schema.target,)}.get(missing or "refuse", ())
     at_stake = {column.name: column for column in columns if column.missing is None}
     mask: np.ndarray | None = None
+    empty: list[str] = []
     for name, raw in source.columns(list(at_stake)):
         column = at_stake[name]
         if isinstance(column, Discrete):
             there = ~np.isnan(_codes(column, raw))
         else:
             there = ~raw.empty()[raw.position] if isinstance(raw, TextColumn) else raw.notna().to_numpy()
+        empty += [] if there.any() else [name]
         if not there.all():
             mask = there if mask is None else mask & there
     if mask is not None and not mask.any():
         raise BadInputError(
-            "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as a "
-            "category (",
-            Remedy("missing", "category"),
-            "), or drop the columns that are mostly empty.",
+            "every row of the table has a missing cell, so dropping those rows leaves none; "
+            + (f"{listed_words([repr(name) for name in empty[:_NAMED]])} is empty in all rows. " if empty else "")
+            + "Give missing cells a place in the schema (under a column, missing: and a number or a category), or take "
+            "columns that are mostly empty out of it.",
         )
     return mask
 
@@ -334,6 +360,9 @@ def _kind(value: object) -> str:
 
 
 def _numbers(column: Continuous, raw: pd.Series | TextColumn) -> np.ndarray:
+    if column.unit == DAYS:
+        dated = dates_in_digits(raw, least=1)
+        raw = raw if dated is None else dated
     return raw.numbers() if isinstance(raw, TextColumn) else numbers_of(column.name, raw)
 
 

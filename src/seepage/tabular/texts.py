@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 # The units of dates and times, and of times of day.
 DAYS, HOURS = "days since 1970-01-01", "hours of the day"
 
-_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3])(?::([0-5][0-9])(?::([0-5][0-9]))?|\.([0-5][0-9])\.([0-5][0-9]))")
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
 _TIME = r"(?:[ T]+(?P<time>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)(?:\s?(?P<half>[AaPp][Mm]))?)?"
 _NUMBERED = re.compile(r"(?P<a>[0-9]{1,2})(?P<sign>[./-])(?P<b>[0-9]{1,2})(?P=sign)(?P<year>[0-9]{4}|[0-9]{2})" + _TIME)
@@ -45,6 +47,20 @@ _AMOUNT = re.compile(
     rf"(?P<unit>{_MONEY}|{_UNIT})?(?P<close>\))?"
 )
 _CODED = re.compile(r"0[0-9]")
+# A limit of detection or of a scale: <0.01, >= 90, 90+.
+_LIMIT = re.compile(
+    r"(?:(?:<|>|≤|≥|⩽|⩾)=?|=[<>]|less than|more than|below|above|kleiner(?: als)?|größer(?: als)?)"
+    r"\s*(?P<bare>[^\s<>=].*)"
+    r"|(?P<plus>[0-9.,]+)\s?\+",
+    re.IGNORECASE,
+)
+# Dates in digits alone: 20200103, 03012020 (also without its first zero), 202001.
+_DIGITS_OF_DATES = re.compile(r"([0-9]{6,8})(?:\.0+)?")
+_FIRST_YEAR, _LAST_YEAR = 1850, 2150
+# More different values are no list of categories.
+_MANY = 20
+# Fewer different numbers may be dates by chance: one of 30 numbers of eight digits in this span is a day.
+_FEWEST_DAYS, _FEWEST_OTHERS = 2, 5
 _WITH_COMMA, _WITH_POINT = re.compile(_COMMA), re.compile(_POINT)
 
 
@@ -53,19 +69,28 @@ class Written:
     """Meaning of a column's texts as numbers, NaN for none; the unit is that of all, or that of days for dates.
 
     Dates are ``undecided`` where nothing tells day from month; numbers ``mixed`` where some have a decimal comma and
-    some a decimal point.
+    some a decimal point. ``limits`` are those that are a limit, such as ``<0.01``: the number is that of the limit.
     """
 
     values: np.ndarray
     unit: str | None = None
     undecided: bool = False
     mixed: bool = False
+    limits: np.ndarray | None = None
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the texts are dates."""
+        return self.unit == DAYS
 
 
 def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written:
     """Return the numbers that a column's different, trimmed texts stand for; the column settles what one leaves open.
 
-    Dates are days since 1970-01-01. In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
+    Limits among numbers, such as ``<0.01`` or ``90+``, are the number of the limit where at least as many texts are
+    plain. Dates are days since 1970-01-01.
+
+    In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
     with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
     separate thousands. A unit is one that all numbers but zeros have. Times of day are hours. ``day_first`` is the
     order of dates that the column leaves open.
@@ -73,9 +98,20 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
     clock = [_CLOCK.fullmatch(text) for text in texts]
     if texts and None not in clock:
         parts = [[float(part or 0) for part in match.groups()] for match in clock if match is not None]
-        return Written(np.array(parts) @ (1, 1 / 60, 1 / 3600), HOURS)
+        return Written(np.array(parts) @ (1, 1 / 60, 1 / 3600, 1 / 60, 1 / 3600), HOURS)
     dates = _dates(texts, day_first)
-    return dates if dates is not None else _amounts(texts)
+    if dates is not None:
+        return dates
+    bare = [_without_limit(text) for text in texts]
+    limits = np.array([plain != text for plain, text in zip(bare, texts, strict=True)], dtype=bool)
+    if not limits.any() or 2 * limits.sum() > len(texts):
+        return _amounts(texts)
+    return replace(_amounts(bare), limits=limits)
+
+
+def _without_limit(text: str) -> str:
+    match = _LIMIT.fullmatch(text)
+    return text if match is None else (match["bare"] or match["plus"]).strip()
 
 
 def in_both_orders(texts: Sequence[str]) -> bool:
@@ -180,7 +216,7 @@ def _amounts(texts: Sequence[str]) -> Written:
         if match is None or digits is None:
             continue
         value = _read(digits, sign)
-        if _unit(match) == unit or (value == 0 and _unit(match) == ""):
+        if _same_unit(_unit(match), unit) or (value == 0 and _unit(match) == ""):
             negative = match["open"] is not None or {match["minus"], match["minus2"]} & {"-", "−"}
             values[i] = -value if negative else value
     return Written(values, unit or None)
@@ -188,6 +224,12 @@ def _amounts(texts: Sequence[str]) -> Written:
 
 def _unit(match: re.Match[str]) -> str:
     return (match["money"] or match["unit"] or "").strip()
+
+
+def _same_unit(first: str, second: str) -> bool:
+    """Return whether two units are equal, or a word of three letters or more and its plural (day, days; Tag, Tage)."""
+    short, long = sorted((first, second), key=len)
+    return first == second or (len(short) > 2 and long.removeprefix(short) in ("s", "e", "n", "en", "es"))
 
 
 def _decimal_signs(written: Sequence[str]) -> set[str]:
@@ -208,6 +250,18 @@ def _read(digits: str, sign: str) -> float:
 
 # What a cell may hold to say "missing". pandas' own list also takes "None", which is a category in many tables.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "?", "-", "--")
+# What says "missing" in a column whose other cells are all numbers, dates or codes of digits: in small letters.
+BESIDE_NUMBERS = frozenset(
+    (
+        *(".", "..", "...", "…", "---", "–", "—", "*", "na", "n.a.", "n. a.", "n/a", "#n/a", "<na>", "nan", "null"),
+        *("(null)", "nd", "n.d.", "n/d", "s/d", "k.a.", "k. a.", "k.a", "missing", "(missing)", "[missing]", "unk"),
+        *("<missing>", "unknown", "not available", "not applicable", "not done", "not measured", "not recorded"),
+        *("not asked", "no data", "empty", "blank", "(empty)", "(blank)", "keine angabe", "ohne angabe", "unbekannt"),
+        *("fehlt", "fehlend", "nicht erhoben", "nicht gemessen", "nicht bestimmt", "leer", "inconnu", "manquant"),
+        *("non renseigné", "non disponible", "desconocido", "sin dato", "sin datos", "no aplica", "no disponible"),
+        *("#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
+    )
+)
 # A minus beside a plus is the result of a test.
 _MINUS, _PLUS = "-", "+"
 
@@ -263,12 +317,30 @@ class TextColumn:
         return len(self.position)
 
     def empty(self) -> np.ndarray:
-        """Return which of the distinct texts stand for a missing cell."""
+        """Return which of the distinct texts stand for a missing cell; beside numbers more do, ``BESIDE_NUMBERS``."""
+        return self._empty
+
+    @cached_property
+    def _empty(self) -> np.ndarray:
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
         markers = MISSING
         if len(trimmed) and _any(_compute.equal(trimmed, _PLUS)):
             markers = tuple(text for text in MISSING if text != _MINUS)
-        return _compute.is_in(trimmed, value_set=pa.array(markers)).to_numpy(zero_copy_only=False)
+        gone = _compute.is_in(trimmed, value_set=pa.array(markers)).to_numpy(zero_copy_only=False)
+        small = _compute.utf8_lower(trimmed)
+        beside = _compute.is_in(small, value_set=pa.array(sorted(BESIDE_NUMBERS))).to_numpy(zero_copy_only=False)
+        if (beside & ~gone).any():
+            others = trimmed.filter(pa.array(~gone & ~beside))
+            if len(others) and _all_numbers(others):
+                gone = gone | beside
+        return gone
+
+    def marks(self) -> dict[str, int]:
+        """Return the words that count as missing beside numbers alone, with the number of cells that hold each."""
+        trimmed = _compute.utf8_trim_whitespace(self.distinct).to_pylist()
+        shown = [gone and text not in MISSING for text, gone in zip(trimmed, self.empty().tolist(), strict=True)]
+        counts = np.bincount(self.position, minlength=len(trimmed)).tolist() if any(shown) else []
+        return {text: count for text, count, here in zip(trimmed, counts, shown, strict=False) if here}
 
     def typed(self) -> pd.Series:
         """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing."""
@@ -317,6 +389,131 @@ class TextColumn:
         """Return the numbers that the texts stand for, missing ones left out."""
         texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
         return read_written([text.strip() for text in texts], day_first)
+
+
+def is_mark(text: str) -> bool:
+    """Return whether a text says "missing", if only beside numbers."""
+    return text in MISSING or text.lower() in BESIDE_NUMBERS
+
+
+def _all_numbers(texts: pa.Array) -> bool:
+    """Return whether trimmed texts are all numbers, dates, times or codes of digits, and there is one."""
+    values = _values(texts)
+    if values is not None:
+        return values.dtype.kind in "if"
+    listed = texts.to_pylist()
+    if all(text.isascii() and text.isdigit() for text in listed):
+        return True
+    # Few columns of a thousand numbers hold anything else.
+    sample = listed[:: max(1, len(listed) // 1000)]
+    read = [read_written(some) for some in (sample, listed) if some]
+    return all(part.undecided or not (part.mixed or np.isnan(part.values).any()) for part in read)
+
+
+def among_numbers(series: pd.Series) -> TextColumn | None:
+    """Return numbers among which words or signs stand, as a column of texts; None for any other column.
+
+    Such are cells for "missing" (``BESIDE_NUMBERS``) and limits (``<5``) beside cells that are numbers, as texts or as
+    numbers: spreadsheets and DataFrames hold both in one column. Other words count where most cells are numbers.
+    """
+    if isinstance(series.dtype, pd.CategoricalDtype) or not (
+        pd.api.types.is_object_dtype(series) or pd.api.types.is_string_dtype(series)
+    ):
+        return None
+    present = series[series.notna().to_numpy()]
+    kinds = {type(cell) for cell in present}
+    if str not in kinds or not kinds <= {str, int, float, Decimal, np.int64, np.float64}:
+        return None
+    texts = {cell for cell in present if isinstance(cell, str)}
+    if any(text != text.strip() for text in texts):
+        # Of a DataFrame they are what they are, blanks included.
+        return None
+    odd = [text for text in texts if is_mark(text) or _LIMIT.fullmatch(text)]
+    if kinds == {str} and (not odd or len(odd) == len(texts)):
+        return None
+    column = TextColumn.of_series(series.map(lambda cell: _plain_text(cell), na_action="ignore"))
+    rest = _compute.utf8_trim_whitespace(column.distinct.filter(pa.array(~column.empty())))
+    if len(rest) and _all_numbers(rest):
+        return column
+    # Words among many numbers are told of where kinds are inferred.
+    numbers = sum(not isinstance(cell, str) for cell in present)
+    return column if len(rest) > _MANY and 2 * numbers > len(present) else None
+
+
+def _plain_text(cell: object) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 else str(cell)
+
+
+def dates_in_digits(raw: pd.Series | TextColumn, least: int | None = None, months: bool = True) -> TextColumn | None:
+    """Return dates written in digits alone as dates with signs between; None for a column that holds none.
+
+    All cells are days as 20200103, days as 03012020 (or 01032020, which the column settles as it does 03/01/2020), or,
+    where ``months``, months as 202001, which are their first days. Years are 1850 to 2150.
+
+    Args:
+        raw: the column.
+        least: smallest number of different dates; by default so many that chance is none.
+        months: whether six digits may be a month.
+    """
+    if isinstance(raw, TextColumn):
+        texts = raw.distinct.to_pylist()
+        position, gone = raw.position, raw.empty()
+        digits = [None if skip else _DIGITS_OF_DATES.fullmatch(text) for text, skip in zip(texts, gone, strict=True)]
+        if not texts or any(match is None and not skip for match, skip in zip(digits, gone.tolist(), strict=True)):
+            return None
+        numbers = [None if match is None else int(match[1]) for match in digits]
+    else:
+        types = pd.api.types
+        if types.is_bool_dtype(raw) or not types.is_numeric_dtype(raw) or types.is_complex_dtype(raw):
+            if types.infer_dtype(raw, skipna=True) == "string" and not isinstance(raw.dtype, pd.CategoricalDtype):
+                return dates_in_digits(TextColumn.of_series(raw), least, months)
+            return None
+        values = raw.to_numpy(dtype=np.float64, na_value=np.nan)
+        there = ~np.isnan(values)
+        bounds = (1e5, 1e8)
+        if not there.any() or not ((values[there] >= bounds[0]) & (values[there] < bounds[1])).all():
+            return None
+        if (values[there] != np.round(values[there])).any():
+            return None
+        distinct, inverse = np.unique(values[there], return_inverse=True)
+        numbers = [int(value) for value in distinct] + [None]
+        position = np.full(len(values), len(distinct), dtype=np.int32)
+        position[there] = inverse
+    known = [value for value in numbers if value is not None]
+    form = _form_of_dates(known, least, months)
+    if form is None:
+        return None
+    written = ["" if value is None else form(value) for value in numbers]
+    return TextColumn(np.asarray(position), pa.array(written, type=pa.string()))
+
+
+def _form_of_dates(numbers: Sequence[int], least: int | None, months: bool) -> Any:
+    """Return how to write numbers as dates; None where they are none."""
+    count = len(set(numbers))
+
+    def day(year: int, month: int, day: int) -> bool:
+        try:
+            return _FIRST_YEAR <= year <= _LAST_YEAR and date(year, month, day) is not None
+        except ValueError:
+            return False
+
+    def parts(value: int) -> tuple[int, int, int]:
+        return value // 10_000, value // 100 % 100, value % 100
+
+    if count >= (least or _FEWEST_DAYS) and all(day(*parts(value)) for value in numbers):
+        return lambda value: "{:04}-{:02}-{:02}".format(*parts(value))
+    if count < (least or _FEWEST_OTHERS):
+        return None
+    # 3012020 has lost its first zero.
+    ends = [(value // 1_000_000, value // 10_000 % 100, value % 10_000) for value in numbers]
+    if any(
+        all(day(year, *order) for order, year in turned)
+        for turned in ([((b, a), year) for a, b, year in ends], [((a, b), year) for a, b, year in ends])
+    ):
+        return lambda value: f"{value // 1_000_000:02}/{value // 10_000 % 100:02}/{value % 10_000:04}"
+    if months and all(day(value // 100, value % 100, 1) for value in numbers):
+        return lambda value: f"{value // 100:04}-{value % 100:02}-01"
+    return None
 
 
 def number(text: str) -> float:
