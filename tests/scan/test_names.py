@@ -56,7 +56,7 @@ def test_a_guard_of_the_framework_counts_however_it_is_named(tmp_path: Path, cli
     [
         (f"class LocalDpMod:\n  pass\napp = ClientApp(mods=[{GUARD}])", "LocalDpMod"),
         (
-            f"class M(LocalDpMod):\n  def __call__(self, *a): pass\napp = ClientApp(mods=[M(1, 1, 1, 1)])",
+            "class M(LocalDpMod):\n  def __call__(self, *a): pass\napp = ClientApp(mods=[M(1, 1, 1, 1)])",
             "what the mod",
         ),
         (f"from privacy import LocalDpMod\napp = ClientApp(mods=[{GUARD}])", "what the mod"),
@@ -150,7 +150,8 @@ def test_nothing_understood_ends_with_status_4(tmp_path: Path, capfd, monkeypatc
 
 
 def test_hocon_of_jobs_is_what_the_specification_says() -> None:
-    text = 'a.b = 1, a { c : "x\\n" }\n// note\nl = [1, two words\n 3.5 # end\n] \nl += ${a.b}\nt = run ${a.b}.sh\ne = ${HOME}\n'
+    text = 'a.b = 1, a { c : "x\\n" }\n// note\n'
+    text += "l = [1, two words\n 3.5 # end\n] \nl += ${a.b}\nt = run ${a.b}.sh\ne = ${HOME}\n"
     expected = {"a": {"b": 1, "c": "x\n"}, "l": [1, "two words", 3.5, 1], "t": "run 1.sh", "e": "${HOME}"}
     assert parsed_hocon(text) == expected
     for wrong in ("a = [", "a", "a = {b = 1", "[1]", "a = " + "[" * 5000, 'include "x"'):

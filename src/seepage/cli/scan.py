@@ -27,11 +27,11 @@ def scan(
 ) -> None:
     """List the messages that leave a party by the settings of a project, what guards them and which audit answers.
 
-    Reads Flower apps (pyproject.toml and source), NVFlare jobs (configurations, recipes and FedJob) and vantage6 algorithms
-    and nodes (algorithm_store.json, source, node configuration). Nothing is run, and no data is needed.
+    Reads Flower apps (pyproject.toml and source), NVFlare jobs (configurations, recipes and FedJob) and vantage6
+    algorithms and nodes (algorithm_store.json, source, node configuration). Nothing is run, and no data is needed.
 
-    NVFlare's recipes and FedJob are read from Python source, by its syntax. A project of which nothing is understood ends
-    with status 4.
+    NVFlare's recipes and FedJob are read from Python source, by its syntax. A project of which nothing is understood
+    ends with status 4.
 
     What is not seen is called unknown, never safe. Source is read, so that what a condition decides when it runs is not
     known. An audit measures; this list only says what to measure.
@@ -53,8 +53,8 @@ def scan(
             _show(project)
     if all(project.understood == "nothing" for project in projects):
         print_message(
-            "nothing of what leaves a party was understood. Looked for: strategies and ClientApp of Flower, executors and "
-            "tasks, recipes and FedJob of NVFlare, functions of vantage6 with a type or step_type."
+            "nothing of what leaves a party was understood. Looked for: strategies and ClientApp of Flower, executors "
+            "and tasks, recipes and FedJob of NVFlare, functions of vantage6 with a type or step_type."
         )
         raise typer.Exit(Exit.UNDECIDED)
 

@@ -115,9 +115,9 @@ def _client_apps(sources: Sources, place: str | None, unread: list[str]) -> list
         unread.append(f"clientapp is {clean(place)}, which is not in this folder: what it does is unknown")
         return []
     symbol = sources.symbol_of(source, place.partition(":")[2] or "app")
-    if symbol.kind == "call" and _known(sources.outside_name(symbol), _APPS) == "ClientApp":
-        if symbol.source is not None and isinstance(symbol.node, ast.Call) and symbol.reach is Reach.CERTAIN:
-            return [(symbol.source, symbol.node)]
+    is_app = symbol.kind == "call" and _known(sources.outside_name(symbol), _APPS) == "ClientApp"
+    if is_app and symbol.source and isinstance(symbol.node, ast.Call) and symbol.reach is Reach.CERTAIN:
+        return [(symbol.source, symbol.node)]
     unread.append(f"clientapp {clean(place)} cannot be followed to a ClientApp of Flower: its mods are unknown")
     return []
 
@@ -298,9 +298,10 @@ def _decorators(sources: Sources, app: ast.Call, kinds: tuple[str, ...]) -> list
     for source, function in sources.functions():
         for decorator in function.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if isinstance(target, ast.Attribute) and target.attr in kinds:
-                if sources.symbol(source, target.value).node is app and source.reach(function) is Reach.CERTAIN:
-                    listed.append((source, decorator))
+            if not isinstance(target, ast.Attribute) or target.attr not in kinds:
+                continue
+            if sources.symbol(source, target.value).node is app and source.reach(function) is Reach.CERTAIN:
+                listed.append((source, decorator))
     return listed
 
 

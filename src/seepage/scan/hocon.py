@@ -21,16 +21,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\
 
 
 def parsed_hocon(text: str) -> dict[str, object]:
-    """Return the settings of a text in HOCON.
+    r"""Return the settings of a text in HOCON.
 
     Raises:
         ValueError: the text is none, or holds what is not read here.
 
     Example:
-        >>> parsed_hocon("rounds = 3 # of training\\nserver { name: here, tasks = [train, validate] }")
+        >>> parsed_hocon("rounds = 3 # of training\nserver { name: here, tasks = [train, validate] }")
         {'rounds': 3, 'server': {'name': 'here', 'tasks': ['train', 'validate']}}
     """
-    reader = _Reader(text)
+    reader = _HoconReader(text)
     reader.skip(_BREAKS)
     braced = reader.take("{")
     settings = reader.fields("}" if braced else "", 0)
@@ -40,7 +40,7 @@ def parsed_hocon(text: str) -> dict[str, object]:
     return {name: _resolved(value, settings, 0) for name, value in settings.items()}
 
 
-class _Reader:
+class _HoconReader:
     def __init__(self, text: str) -> None:
         self.text, self.position = text, 0
 
@@ -145,7 +145,7 @@ class _Reader:
             elif quoted := self.matched(_QUOTED):
                 part = _unescaped(quoted)
             elif reference := self.matched(_REFERENCE):
-                part = _Reference(reference)
+                part = _OtherKey(reference)
             elif plain := self.matched(_PLAIN).rstrip():
                 self.position = start + len(plain)
                 part = _plain_value(plain)
@@ -164,7 +164,7 @@ class _Reader:
             for part in parts[1:]:
                 whole = _merged(whole, part)
             return whole
-        return _Joined(parts, texts)
+        return _Beside(parts, texts)
 
     def items(self, depth: int) -> list[object]:
         listed: list[object] = []
@@ -177,11 +177,11 @@ class _Reader:
             listed.append(self.value(depth + 1))
 
 
-class _Reference(str):
+class _OtherKey(str):
     """A value that stands under another key."""
 
 
-class _Joined:
+class _Beside:
     """Values beside each other, which are one text unless they are objects or lists."""
 
     def __init__(self, parts: list[object], texts: list[str]) -> None:
@@ -213,19 +213,19 @@ def _merged(before: object, value: object) -> object:
 def _resolved(value: object, settings: Mapping[str, object], depth: int) -> object:
     if depth > _DEEPEST:
         return str(value)
-    if isinstance(value, _Reference):
+    if isinstance(value, _OtherKey):
         current: object = settings
         for name in value[2:-1].removeprefix("?").strip().split("."):
             current = current.get(name) if isinstance(current, Mapping) else None
         # Whatever else it may stand for, such as the environment, is not looked up.
-        plain = current is None or isinstance(current, dict | list | _Joined)
+        plain = current is None or isinstance(current, dict | list | _Beside)
         return str(value) if plain else _resolved(current, settings, depth + 1)
-    if isinstance(value, _Joined):
+    if isinstance(value, _Beside):
         if any(isinstance(part, dict | list) for part in value.parts):
             return "".join(value.texts)
         return "".join(
             text
-            if not isinstance(part, _Reference)
+            if not isinstance(part, _OtherKey)
             else f"{text[: len(text) - len(part)]}{_resolved(part, settings, depth + 1)}"
             for part, text in zip(value.parts, value.texts, strict=True)
         )

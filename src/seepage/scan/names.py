@@ -291,7 +291,7 @@ class Sources:
         if owner.kind == "outside":
             return replace(owner, name=f"{owner.name}.{name}")
         if owner.kind == "module" and owner.source is not None:
-            if name in owner.source.bindings.get(owner.source.tree, {}) or not owner.source.path.stem == "__init__":
+            if name in owner.source.bindings.get(owner.source.tree, {}) or owner.source.path.stem != "__init__":
                 return self._looked_up(owner.source, name, None, depth + 1)
             return self._module(owner.source, name, 1)
         if owner.kind == "module":
@@ -354,8 +354,8 @@ class Sources:
                     module = self._module(source, origin.module or "", origin.level)
                     if module.kind != "module" or module.source is None:
                         return None
-                    made_up = ast.Name(alias.name, ast.Load())
-                    return module.source, made_up
+                    original = ast.Name(alias.name, ast.Load())
+                    return module.source, original
                 return None if bound[0].value is None else (source, bound[0].value)
             if bound:
                 return None

@@ -186,9 +186,9 @@ def _read_use(sources: Sources, source: ReadSource, use: ast.Name, job: _Job, de
             certain = source.reach(called) is Reach.CERTAIN
             before = len(job.filters)
             for inner in ast.walk(symbol.node):
-                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load):
-                    if symbol.source.reach(inner) is not Reach.DEAD:
-                        _read_use(sources, symbol.source, inner, job, depth + 1)
+                read = isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load)
+                if read and isinstance(inner, ast.Name) and symbol.source.reach(inner) is not Reach.DEAD:
+                    _read_use(sources, symbol.source, inner, job, depth + 1)
             job.filters[before:] = [(w, of, c and certain) for w, of, c in job.filters[before:]]
         elif sources.outside_name(symbol).startswith("nvflare."):
             if last == "add_experiment_tracking":

@@ -48,7 +48,7 @@ class ScannedProject:
     """A project of a framework.
 
     Attributes:
-        framework, name, folder: what it is a project of, its name and its folder.
+        framework, name, folder: framework, name and folder of the project.
         messages: messages that leave a party.
         remarks: remarks on all of them.
         unread: what of it was not understood, with the reason.
@@ -89,7 +89,8 @@ def files_below(folder: Path) -> list[Path]:
                 listed.append(entry)
         if len(listed) > _MOST_FILES:
             raise BadInputError(
-                f"{clean(folder, 200)!r} has more than {_MOST_FILES:,} files of settings and source; give the folder of one project."
+                f"{clean(folder, 200)!r} has more than {_MOST_FILES:,} files of settings and source; "
+                "give the folder of one project."
             )
     return listed
 

@@ -47,9 +47,9 @@ def scan(folder: Path) -> list[ScannedProject]:
     if not projects:
         notebooks = sum(path.suffix == ".ipynb" for path in files)
         raise NothingUnderstoodError(
-            f"{clean(folder, 200)!r} holds no project that is known here. Looked for: a pyproject.toml with [tool.flwr] "
-            f"(Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of nvflare (NVFlare); "
-            f"an {STORE} or node configuration (vantage6)."
+            f"{clean(folder, 200)!r} holds no project that is known here. Looked for: a pyproject.toml with "
+            f"[tool.flwr] (Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of nvflare "
+            f"(NVFlare); an {STORE} or node configuration (vantage6)."
             + (f" Notebooks are not read: {notebooks}." if notebooks else "")
         )
     return projects

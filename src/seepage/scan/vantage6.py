@@ -219,9 +219,9 @@ def _reached(sources: Sources, function: tuple[ReadSource, FunctionNode]) -> lis
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load):
                 symbol = sources.symbol(source, inner)
-                if symbol.source is not None and isinstance(symbol.node, ast.FunctionDef | ast.ClassDef):
-                    if not any(symbol.node is other for _, other in listed):
-                        listed.append((symbol.source, symbol.node))
+                target, known = symbol.node, any(symbol.node is other for _, other in listed)
+                if symbol.source and isinstance(target, ast.FunctionDef | ast.ClassDef) and not known:
+                    listed.append((symbol.source, target))
     return listed
 
 
