@@ -164,7 +164,7 @@ class _HoconReader:
             for part in parts[1:]:
                 whole = _merged(whole, part)
             return whole
-        return _Beside(parts, texts)
+        return _Concatenation(parts, texts)
 
     def items(self, depth: int) -> list[object]:
         listed: list[object] = []
@@ -181,7 +181,7 @@ class _OtherKey(str):
     """A value that stands under another key."""
 
 
-class _Beside:
+class _Concatenation:
     """Values beside each other, which are one text unless they are objects or lists."""
 
     def __init__(self, parts: list[object], texts: list[str]) -> None:
@@ -218,9 +218,9 @@ def _resolved(value: object, settings: Mapping[str, object], depth: int) -> obje
         for name in value[2:-1].removeprefix("?").strip().split("."):
             current = current.get(name) if isinstance(current, Mapping) else None
         # Whatever else it may stand for, such as the environment, is not looked up.
-        plain = current is None or isinstance(current, dict | list | _Beside)
+        plain = current is None or isinstance(current, dict | list | _Concatenation)
         return str(value) if plain else _resolved(current, settings, depth + 1)
-    if isinstance(value, _Beside):
+    if isinstance(value, _Concatenation):
         if any(isinstance(part, dict | list) for part in value.parts):
             return "".join(value.texts)
         return "".join(

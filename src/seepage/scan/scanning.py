@@ -48,8 +48,8 @@ def scan(folder: Path) -> list[ScannedProject]:
         notebooks = sum(path.suffix == ".ipynb" for path in files)
         raise NothingUnderstoodError(
             f"{clean(folder, 200)!r} holds no project that is known here. Looked for: a pyproject.toml with "
-            f"[tool.flwr] (Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of nvflare "
-            f"(NVFlare); an {STORE} or node configuration (vantage6)."
+            f"[tool.flwr] (Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of "
+            f"nvflare (NVFlare); an {STORE} or node configuration (vantage6)."
             + (f" Notebooks are not read: {notebooks}." if notebooks else "")
         )
     return projects

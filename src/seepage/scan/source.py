@@ -217,8 +217,8 @@ class ReadSource:
         listed: dict[str, list[ast.Constant | None]] = {}
         for node in ast.walk(self.tree):
             for name, value in _bound_by(node, self.parents):
-                plain = isinstance(value, ast.Constant) and isinstance(node, ast.Assign | ast.AnnAssign)
-                listed.setdefault(name, []).append(value if plain else None)
+                assigned = value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+                listed.setdefault(name, []).append(assigned if isinstance(assigned, ast.Constant) else None)
         return listed
 
 
@@ -294,10 +294,10 @@ def _targets(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, as
         elif isinstance(target, ast.Starred):
             waiting.append((target.value, None))
         elif isinstance(target, ast.Tuple | ast.List):
-            alike = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-            plain = alike and not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
-            values = value.elts if plain else [None] * len(target.elts)
-            waiting += zip(target.elts, values, strict=True)
+            given = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *given))
+            alike = len(given) == len(target.elts) and not starred
+            waiting += [(part, given[i] if alike else None) for i, part in enumerate(target.elts)]
 
 
 def read_source(path: Path, is_program: bool = False) -> ReadSource | str:
