@@ -112,7 +112,7 @@ def test_secure_aggregation_needs_both_sides(tmp_path: Path) -> None:
     alone = only(flower(tmp_path / "a", client_app=client, server_app=server), "weights")
     assert "no workflow of secure aggregation" in " ".join(alone.unknown)
     both = f"{server}from flwr.server.workflow import SecAggPlusWorkflow\n"
-    both += "w = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2)\n"
+    both += "w = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2)\nrun(fit_workflow=w)\n"
     paired = only(flower(tmp_path / "b", client_app=client, server_app=both), "weights")
     assert "no workflow" not in " ".join(paired.unknown)
     assert "--defense aggregation" in paired.audit
@@ -123,7 +123,7 @@ def test_without_a_strategy_nothing_is_taken_for_granted(tmp_path: Path) -> None
     [update] = [of for of in project.messages if "every round" in of.content and of.sender == "client"]
     assert update.audit.startswith("unknown")
     assert "no strategy of Flower is seen" in " ".join(update.unknown)
-    assert "no Python that can be read" in " ".join(project.remarks)
+    assert "no Python that can be read" in " ".join(project.unread)
 
 
 def test_trees_have_their_own_audit(tmp_path: Path) -> None:
@@ -182,12 +182,17 @@ def test_encryption_and_a_sites_own_filters_are_read(tmp_path: Path) -> None:
     assert "sent in the clear" in " ".join(train.unknown)
 
 
-def test_jobs_in_other_forms_are_unknown(tmp_path: Path) -> None:
-    files = {"meta.conf": "name = sag", "app/config/config_fed_client.conf": "{ executors = [] }"}
-    [project] = scan(written(tmp_path, files))
-    said = " ".join(project.remarks)
-    assert "config_fed_client.conf is not JSON and is not read" in said
-    assert "what clients send is unknown" in said
+def test_jobs_in_other_forms_are_read(tmp_path: Path) -> None:
+    """HOCON has comments, and values without quotes; another file that it includes is not read, which is said."""
+    executors = 'executors = [ { tasks = ["train"], executor { path = "x.Y" } } ] # usual\n'
+    filters = "task_result_filters = [{tasks = [train], filters = [{path = nvflare.app_common.filters.SVTPrivacy}]}]\n"
+    files = {"meta.conf": "name = sag", "app/config/config_fed_client.conf": executors + filters}
+    [project] = scan(written(tmp_path / "a", files))
+    assert only(project, "task train").guards[0].startswith("SVTPrivacy()")
+    files["app/config/config_fed_client.conf"] = 'include "other.conf"\n' + executors
+    [project] = scan(written(tmp_path / "b", files))
+    assert project.understood == "nothing"
+    assert "includes another file" in " ".join(project.unread)
 
 
 ALGORITHM = {
@@ -203,11 +208,13 @@ ALGORITHM = {
             },
         ],
     },
-    "crosstab/partial.py": "from .globals import DEFAULT\n"
-    "threshold = int(get_env_var('CROSSTAB_PRIVACY_THRESHOLD', DEFAULT))\n"
-    "allowed = get_env_var('CROSSTAB_ALLOWED_COLUMNS')\n"
-    "rows = get_env_var('CROSSTAB_MIN_ROWS_PER_CATEGORY', default=DEFAULT, as_type='int')\n"
-    "home = os.environ.get('HOME')\n",
+    "crosstab/partial.py": "from vantage6.algorithm.tools.util import get_env_var\n"
+    "from .globals import DEFAULT\n"
+    "def partial_crosstab(df, group_cols):\n"
+    "  threshold = int(get_env_var('CROSSTAB_PRIVACY_THRESHOLD', DEFAULT))\n"
+    "  allowed = get_env_var('CROSSTAB_ALLOWED_COLUMNS')\n"
+    "  rows = get_env_var('CROSSTAB_MIN_ROWS_PER_CATEGORY', default=DEFAULT, as_type='int')\n"
+    "  home = os.environ.get('HOME')\n  return check(threshold, allowed, rows, home)\n",
     "crosstab/globals.py": "DEFAULT = 5\n",
 }
 NODE = """
@@ -224,7 +231,7 @@ def test_guards_of_a_vantage6_algorithm_have_the_values_of_the_node(tmp_path: Pa
     """Defaults are those of the source unless the node sets others; keys and paths of data are not shown."""
     [project] = scan(written(tmp_path / "a", ALGORITHM))
     partial = only(project, "partial_crosstab")
-    assert "CROSSTAB_PRIVACY_THRESHOLD (default 5) read at crosstab/partial.py:2" in partial.guards
+    assert "CROSSTAB_PRIVACY_THRESHOLD (default 5) read at crosstab/partial.py:4" in partial.guards
     assert "CROSSTAB_ALLOWED_COLUMNS (no default is seen" in " ".join(partial.guards)
     assert "CROSSTAB_MIN_ROWS_PER_CATEGORY (default 5)" in " ".join(partial.guards)
     assert "seepage statistics" in partial.audit
@@ -272,6 +279,7 @@ def test_projects_without_a_list_of_what_they_do_are_unknown(tmp_path: Path) -> 
     for name, content in (("config_fed_client.json", executors), ("algorithm_store.json", {"functions": 3})):
         (tmp_path / name).write_text(json.dumps(content))
     job, algorithm = scan(tmp_path)
+    assert job.understood == "nothing"
     assert [message.unknown for message in job.messages] == [("no executor with a list of tasks is named",)]
     assert any("lists no functions: what leaves the node is unknown" in remark for remark in algorithm.remarks)
 

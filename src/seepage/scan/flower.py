@@ -8,11 +8,14 @@ version 1.29.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, at, in_words, mapping
-from seepage.scan.source import ReadSource, arguments_of, read_source
+from seepage.scan.names import Element, Sources, Symbol
+from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words, mapping
+from seepage.scan.source import Reach, ReadSource, unparsed
 from seepage.text import clean
 
 # Strategies to which clients send weights after local training.
@@ -34,13 +37,22 @@ _WRAPPERS = {
 # What mods of clients do, and the defense of an audit that stands for them.
 _MODS = {
     "LocalDpMod": ("clips and adds noise at the client", "gaussian_noise"),
-    "fixedclipping_mod": ("clips at the client", "clipping"),
-    "adaptiveclipping_mod": ("clips at the client", "clipping"),
-    "secaggplus_mod": ("secure aggregation, if the server runs its workflow too", "aggregation"),
-    "secagg_mod": ("secure aggregation, if the server runs its workflow too", "aggregation"),
+    "fixedclipping_mod": ("clips at the client, without noise", "clipping"),
+    "adaptiveclipping_mod": ("clips at the client, without noise", "clipping"),
+    "secaggplus_mod": ("secure aggregation, with the workflow of the server", "aggregation"),
+    "secagg_mod": ("secure aggregation, with the workflow of the server", "aggregation"),
 }
 _NO_GUARDS = {"message_size_mod", "parameters_size_mod", "arrays_size_mod"}
 _WORKFLOWS = {"SecAggPlusWorkflow", "SecAggWorkflow"}
+_OTHER_HALF = {
+    "secaggplus_mod": "SecAggPlusWorkflow is not seen to run",
+    "secagg_mod": "SecAggWorkflow is not seen to run",
+    "fixedclipping_mod": "DifferentialPrivacyClientSideFixedClipping is not seen to run",
+    "adaptiveclipping_mod": "DifferentialPrivacyClientSideAdaptiveClipping is not seen to run",
+}
+_APPS = ("flwr.client.", "flwr.clientapp.")
+_OF_MODS = ("flwr.client.mod.", "flwr.clientapp.mod.")
+_STRATEGIES = ("flwr.server.strategy.", "flwr.serverapp.strategy.")
 _PAGE = "docs/flower-settings.md says how its settings become a document"
 
 
@@ -54,58 +66,111 @@ def scan_flower(folder: Path, settings: Mapping[str, object], files: Iterable[Pa
     """
     flower = mapping(mapping(settings.get("tool")).get("flwr"))
     app = mapping(flower.get("app"))
-    read = [read_source(path) for path in files if path.suffix == ".py"]
-    remarks = [clean(of, 200) for of in read if isinstance(of, str)]
-    sources = [of for of in read if isinstance(of, ReadSource)]
-    for role, place in mapping(app.get("components")).items():
-        module = str(place).partition(":")[0].replace(".", "/")
-        if not any(of.path.with_suffix("").as_posix().endswith(module) for of in sources):
-            remarks.append(f"{clean(role)} is {clean(place)}, which is not in this folder: what it does is unknown.")
-    config = {clean(name): value for name, value in mapping(app.get("config")).items()}
-    if config:
-        remarks.append(f"Settings, which a run can override: {in_words(config)}.")
-    name = clean(mapping(settings.get("project")).get("name", folder.name))
-    remarks += _wrappers(folder, sources)
-    return ScannedProject("Flower app", name, folder, tuple(_messages(folder, sources)), tuple(remarks))
-
-
-def _wrappers(folder: Path, sources: list[ReadSource]) -> list[str]:
-    """Return a remark for each wrapper of differential privacy: none guards the update against the server."""
-    return [
-        f"{last}({in_words(arguments_of(call))}) at {at(source.path, folder, call.lineno)} {_WRAPPERS[last]}."
-        for source in sources
-        for name, call in source.calls()
-        if (last := name.rpartition(".")[2]) in _WRAPPERS and name.startswith("flwr.")
+    sources = Sources(folder, files)
+    unread = list(sources.unread)
+    unread += [
+        f"{name} is a name of this folder's own files, so that nothing by it counts" for name in sources.shadowed
     ]
+    components = {clean(role): str(place) for role, place in mapping(app.get("components")).items()}
+    apps = _client_apps(sources, components.get("clientapp"), unread)
+    server = components.get("serverapp")
+    if server and _file_of(sources, server) is None:
+        unread.append(f"serverapp is {clean(server)}, which is not in this folder: what it does is unknown")
+    remarks = []
+    if config := {clean(name): value for name, value in mapping(app.get("config")).items()}:
+        remarks.append(f"Settings, which a run can override: {in_words(config)}.")
+    wrappers = _wrappers(sources)
+    remarks += [f"{words} {_WRAPPERS[name]}." for name, words, _ in wrappers]
+    name = clean(mapping(settings.get("project")).get("name", folder.name))
+    messages, known = _messages(sources, apps, wrappers, unread)
+    return ScannedProject(
+        "Flower app", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
+    )
 
 
-def _messages(folder: Path, sources: list[ReadSource]) -> list[LeavingMessage]:
-    strategies, unknown = _strategies(folder, sources)
-    guards, open_questions, defenses = _guards(folder, sources)
+def _known(name: str, modules: tuple[str, ...]) -> str:
+    """Return the last part of a full name, if it stands in a module of Flower."""
+    return name.rpartition(".")[2] if name.startswith(modules) else ""
+
+
+def _file_of(sources: Sources, place: str) -> ReadSource | None:
+    module = place.partition(":")[0].replace(".", "/")
+    for base in (sources.folder, sources.folder / "src"):
+        for source in sources.sources:
+            if source.path in (base / f"{module}.py", base / module / "__init__.py"):
+                return source
+    return None
+
+
+def _client_apps(sources: Sources, place: str | None, unread: list[str]) -> list[tuple[ReadSource, ast.Call]]:
+    """Return the call that makes the app of clients that the settings name; every one where they name none."""
+    if place is None:
+        return [
+            (source, call)
+            for source, call, name, reach in sources.calls()
+            if _known(name, _APPS) == "ClientApp" and reach is Reach.CERTAIN
+        ]
+    source = _file_of(sources, place)
+    if source is None:
+        unread.append(f"clientapp is {clean(place)}, which is not in this folder: what it does is unknown")
+        return []
+    symbol = sources.symbol_of(source, place.partition(":")[2] or "app")
+    is_app = symbol.kind == "call" and _known(sources.outside_name(symbol), _APPS) == "ClientApp"
+    if is_app and symbol.source and isinstance(symbol.node, ast.Call) and symbol.reach is Reach.CERTAIN:
+        return [(symbol.source, symbol.node)]
+    unread.append(f"clientapp {clean(place)} cannot be followed to a ClientApp of Flower: its mods are unknown")
+    return []
+
+
+def _wrappers(sources: Sources) -> list[tuple[str, str, Reach]]:
+    """Return the wrappers of differential privacy that are used: name, arguments and place, whether surely."""
+    listed = []
+    for source, call, name, reach in sources.calls():
+        last = _known(name, _STRATEGIES)
+        if last in _WRAPPERS and sources.uses(source, call) != []:
+            words = f"{last}({in_words(sources.arguments(source, call))}) at {sources.place((source, call))}"
+            listed.append((last, words, reach))
+    return listed
+
+
+@dataclass
+class _Guards:
+    """Guards of the update, what is unknown, halves without the other half, and the defenses of an audit."""
+
+    listed: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    defenses: list[str] = field(default_factory=list)
+
+
+def _messages(
+    sources: Sources,
+    apps: list[tuple[ReadSource, ast.Call]],
+    wrappers: list[tuple[str, str, Reach]],
+    unread: list[str],
+) -> tuple[list[LeavingMessage], bool]:
+    strategies, unknown = _strategies(sources)
+    unread += unknown
+    guards = _guards(sources, apps, wrappers, unread)
     trees = any(name in _OF_TREES for name, _ in strategies)
     seen = [f"{name} at {place}" for name, place in strategies]
-    unknown += open_questions
+    unknown = [*guards.unknown, *unknown]
     if not strategies:
         unknown.append("no strategy of Flower is seen, so that what the server asks for is not known")
+        unread.append("no strategy of Flower is seen")
     if trees:
         audit = "seepage trees"
     elif any(name in _OF_WEIGHTS for name, _ in strategies):
-        with_defense = "".join(f" --defense {name}" for name in dict.fromkeys(defenses))
+        with_defense = "".join(f" --defense {name}" for name in dict.fromkeys(guards.defenses))
         audit = f"seepage audit --protocol fedavg{with_defense}; {_PAGE}"
     else:
         audit = f"unknown: seepage audit if weights or gradients are sent; {_PAGE}"
     what = "trees of each round" if trees else "weights after local training"
+    content = f"{what}, every round ({', '.join(seen) if seen else 'strategy unknown'})"
     messages = [
-        LeavingMessage(
-            "client",
-            "server",
-            f"{what}, every round ({', '.join(seen) if seen else 'strategy unknown'})",
-            tuple(guards),
-            tuple(unknown),
-            audit,
-        )
+        LeavingMessage("client", "server", content, tuple(guards.listed), tuple(unknown), audit, tuple(guards.missing))
     ]
-    handlers = _handlers(folder, sources)
+    handlers = _handlers(sources, apps)
     replies = [place for kind, place in handlers if kind in ("train", "fit", "evaluate")]
     messages.append(
         LeavingMessage(
@@ -122,102 +187,209 @@ def _messages(folder: Path, sources: list[ReadSource]) -> list[LeavingMessage]:
         for kind, place in handlers
         if kind in ("query", "get_properties")
     ]
+    noisy = [words for name, words, reach in wrappers if reach is Reach.CERTAIN and name not in guards.missing]
+    halves = " ".join(guards.missing)
     messages.append(
         LeavingMessage(
             "server",
             "every client",
             "the joint model, every round",
-            tuple(f"{name}: noise of the server is in it ({place})" for name, place in strategies if name in _WRAPPERS),
-            (),
+            tuple(f"{w.partition('(')[0]}: noise of the server is in it ({w})" for w in noisy if w not in halves),
+            tuple(f"whether the noise of {words} is in it" for _, words, r in wrappers if r is not Reach.CERTAIN),
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
     )
-    return messages
+    return messages, bool(strategies or handlers or apps)
 
 
-def _strategies(folder: Path, sources: list[ReadSource]) -> tuple[list[tuple[str, str]], list[str]]:
+def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
     """Return strategies and wrappers with their places, and what is unknown about them."""
-    seen: list[tuple[str, str]] = []
+    seen = [
+        (last, sources.place((source, call)))
+        for source, call, name, _ in sources.calls()
+        if (last := _known(name, _STRATEGIES)) in _OF_WEIGHTS | _OF_TREES | set(_WRAPPERS)
+    ]
     unknown: list[str] = []
-    for source in sources:
-        for name, call in source.calls():
-            last = name.rpartition(".")[2]
-            if last in _OF_WEIGHTS | _OF_TREES | set(_WRAPPERS) and name.startswith("flwr."):
-                seen.append((last, at(source.path, folder, call.lineno)))
-        for definition in source.classes():
-            bases = [source.full_name(base) for base in definition.bases]
-            if own := [base for base in bases if base.startswith("flwr.") and ".strategy" in base]:
-                base = own[0].rpartition(".")[2]
-                place = at(source.path, folder, definition.lineno)
-                seen.append((base, place))
-                unknown.append(f"what strategy {clean(definition.name)} ({place}) changes of {base}")
+    for source in sources.sources:
+        for definition in source.nodes(ast.ClassDef):
+            names = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
+            if bases := [last for name in names if (last := _known(name, _STRATEGIES))]:
+                place = sources.place((source, definition))
+                seen.append((bases[0], place))
+                unknown.append(f"what strategy {clean(definition.name)} ({place}) changes of {bases[0]}")
     return list(dict.fromkeys(seen)), unknown
 
 
-def _guards(folder: Path, sources: list[ReadSource]) -> tuple[list[str], list[str], list[str]]:
-    """Return guards of the update with their places, what is unknown, and the defenses of an audit for them."""
-    guards, unknown, defenses = list[str](), list[str](), list[str]()
-    workflow = any(name.rpartition(".")[2] in _WORKFLOWS for of in sources for name, _ in of.calls())
-    for source in sources:
-        for name, call in source.calls():
-            place = at(source.path, folder, call.lineno)
-            last = name.rpartition(".")[2]
-            if name.startswith("opacus.") and last == "PrivacyEngine":
-                guards.append(f"Opacus PrivacyEngine at {place}: noise in training, if make_private is reached")
-                defenses.append("dp_sgd")
-            for keyword in call.keywords:
-                if keyword.arg == "mods":
-                    _read_mods(source, keyword.value, place, workflow, (guards, unknown, defenses))
-    if workflow and "aggregation" not in defenses:
-        unknown.append("the server has a workflow of secure aggregation, and no mod of it is seen at clients")
-    return guards, unknown, defenses
+def _guards(
+    sources: Sources,
+    apps: list[tuple[ReadSource, ast.Call]],
+    wrappers: list[tuple[str, str, Reach]],
+    unread: list[str],
+) -> _Guards:
+    """Return the guards of the update: mods of the app of clients, and noise in training."""
+    guards = _Guards()
+    mods: dict[str, tuple[str, Reach]] = {}
+    read_wholly = bool(apps)
+    if not apps:
+        guards.unknown.append("which mods the clients have")
+    for source, call in apps:
+        given = [k.value for k in call.keywords if k.arg == "mods"] + list(call.args[1:2])
+        if any(keyword.arg is None for keyword in call.keywords):
+            read_wholly = False
+            guards.unknown.append(
+                f"arguments of the ClientApp at {sources.place((source, call))} are given when it runs"
+            )
+        lists = [(source, value) for value in given]
+        lists += [(of, value) for of, value in _mods_of_training(sources, call)]
+        for where, value in lists:
+            elements, reasons = sources.elements(where, value)
+            place = sources.place((where, value))
+            questions = [f"mods at {place}: {reason}" for reason in reasons]
+            read_wholly = read_wholly and not reasons
+            for element in elements:
+                symbol = sources.symbol(element.source, element.node)
+                last = _known(sources.outside_name(symbol), _OF_MODS)
+                reach = min(element.reach, symbol.reach)
+                if last in _MODS and (symbol.kind == "call") is (last == "LocalDpMod"):
+                    words = f"{last}{_arguments(sources, symbol)} at {sources.place(element)}"
+                    if len(apps) > 1 and reach is Reach.CERTAIN:
+                        reach = Reach.CONDITIONAL
+                    if last not in mods or reach > mods[last][1]:
+                        mods[last] = (words, reach)
+                elif last not in _NO_GUARDS:
+                    questions.append(f"what the mod {_called(symbol, element)} at {sources.place(element)} does")
+            guards.unknown += questions
+            unread += questions
+    _credit(sources, guards, mods, wrappers, read_wholly)
+    _opacus(sources, guards)
+    return guards
 
 
-def _read_mods(
-    source: ReadSource, value: ast.expr, place: str, workflow: bool, lists: tuple[list[str], list[str], list[str]]
+def _called(symbol: Symbol, element: Element) -> str:
+    return unparsed(element.node) if symbol.kind == "unknown" else clean(symbol.name.rpartition(".")[2], 60)
+
+
+def _arguments(sources: Sources, symbol: Symbol) -> str:
+    if not isinstance(symbol.node, ast.Call) or symbol.source is None or symbol.kind != "call":
+        return ""
+    given = sources.arguments(symbol.source, symbol.node, ("clipping_norm", "sensitivity", "epsilon", "delta"))
+    values = [given.get(name) for name in ("sensitivity", "epsilon", "delta")]
+    noise = ""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) and v > 0 for v in values):
+        sensitivity, epsilon, delta = (float(v) for v in values if isinstance(v, int | float))
+        if delta < 1:
+            noise = f", noise of standard deviation {sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon:.3g}"
+    return f"({in_words(given)}){noise}"
+
+
+def _mods_of_training(sources: Sources, app: ast.Call) -> list[tuple[ReadSource, ast.expr]]:
+    """Return the mods that decorators give to the training of an app."""
+    return [
+        (source, keyword.value)
+        for source, decorator in _decorators(sources, app, ("train",))
+        if isinstance(decorator, ast.Call)
+        for keyword in decorator.keywords
+        if keyword.arg == "mods"
+    ]
+
+
+def _decorators(sources: Sources, app: ast.Call, kinds: tuple[str, ...]) -> list[tuple[ReadSource, ast.expr]]:
+    listed = []
+    for source, function in sources.functions():
+        for decorator in function.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if not isinstance(target, ast.Attribute) or target.attr not in kinds:
+                continue
+            if sources.symbol(source, target.value).node is app and source.reach(function) is Reach.CERTAIN:
+                listed.append((source, decorator))
+    return listed
+
+
+def _credit(
+    sources: Sources,
+    guards: _Guards,
+    mods: dict[str, tuple[str, Reach]],
+    wrappers: list[tuple[str, str, Reach]],
+    read_wholly: bool,
 ) -> None:
-    guards, unknown, defenses = lists
-    if not isinstance(value, ast.List | ast.Tuple):
-        unknown.append(f"the mods at {place} are put together when it runs")
-        return
-    for mod in value.elts:
-        definition = _assigned(source, mod)
-        last = source.full_name(definition).rpartition(".")[2]
-        if last in _MODS:
-            effect, defense = _MODS[last]
-            arguments = f"({in_words(arguments_of(definition))})" if isinstance(definition, ast.Call) else ""
-            guards.append(f"{last}{arguments} at {place}: {effect}")
-            if defense == "aggregation" and not workflow:
-                unknown.append(f"no workflow of secure aggregation is seen at the server, which {last} needs")
-            defenses.append(defense)
-        elif last not in _NO_GUARDS:
-            unknown.append(f"what the mod {clean(last or ast.unparse(mod))} at {place} does")
+    """Sort the mods into guards, halves of set-ups, and what a condition decides."""
+    workflows, idle = _workflows(sources)
+    guards.unknown += idle
+    halves = {
+        "secaggplus_mod": workflows,
+        "secagg_mod": workflows,
+        "fixedclipping_mod": [
+            w for n, w, r in wrappers if n.endswith("ClientSideFixedClipping") and r is Reach.CERTAIN
+        ],
+        "adaptiveclipping_mod": [
+            w for n, w, r in wrappers if n.endswith("ClientSideAdaptiveClipping") and r is Reach.CERTAIN
+        ],
+    }
+    for name, (words, reach) in mods.items():
+        effect, defense = _MODS[name]
+        if name in halves and not halves[name]:
+            guards.missing.append(f"{_OTHER_HALF[name]} at the server, which {words} at clients needs: no guard alone")
+            if "secagg" in name:
+                guards.unknown.append("no workflow of secure aggregation is seen to run at the server")
+        elif reach is not Reach.CERTAIN:
+            guards.unknown.append(f"{words} is a mod only under a condition: whether it guards is not known")
+        else:
+            guards.listed.append(f"{words}: {effect}")
+            guards.defenses.append(defense)
+    have = "is not seen" if not read_wholly else "is missing"
+    needed = [("fixedclipping_mod", "ClientSideFixedClipping"), ("adaptiveclipping_mod", "ClientSideAdaptiveClipping")]
+    for mod, ending in needed:
+        for words in [w for n, w, _ in wrappers if n.endswith(ending) and mod not in mods]:
+            guards.missing.append(f"{mod} {have} at clients, to which {words} leaves clipping: no guard alone")
+    if workflows and not {"secaggplus_mod", "secagg_mod"} & set(mods):
+        guards.missing.append(f"secaggplus_mod {have} at clients, which {workflows[0]} needs: no guard alone")
 
 
-def _assigned(source: ReadSource, node: ast.expr) -> ast.expr:
-    """Return what a name was assigned to, if that is seen; the expression itself otherwise."""
-    if isinstance(node, ast.Name) and node.id not in source.imported:
-        for other in ast.walk(source.tree):
-            if isinstance(other, ast.Assign) and any(
-                isinstance(t, ast.Name) and t.id == node.id for t in other.targets
-            ):
-                return other.value
-    return node
+def _workflows(sources: Sources) -> tuple[list[str], list[str]]:
+    """Return the workflows of secure aggregation that surely run, and what is unknown of others."""
+    running, idle = list[str](), list[str]()
+    for source, call, name, reach in sources.calls():
+        if (last := _known(name, ("flwr.server.workflow.",))) in _WORKFLOWS:
+            words = f"{last} at {sources.place((source, call))}"
+            if sources.uses(source, call) == []:
+                idle.append(f"{words} is created and never used")
+            elif reach is not Reach.CERTAIN:
+                idle.append(f"{words} runs only under a condition")
+            else:
+                running.append(words)
+    return running, idle
 
 
-def _handlers(folder: Path, sources: list[ReadSource]) -> list[tuple[str, str]]:
+def _opacus(sources: Sources, guards: _Guards) -> None:
+    for source, call, name, reach in sources.calls():
+        if not name.startswith("opacus.") or name.rpartition(".")[2] != "PrivacyEngine":
+            continue
+        words = f"Opacus PrivacyEngine at {sources.place((source, call))}"
+        reads = sources.uses(source, call)
+        parents = [source.parents.get(n) for n in reads] if reads is not None else [source.parents.get(call)]
+        private = [p for p in parents if isinstance(p, ast.Attribute) and p.attr.startswith("make_private")]
+        if any(source.reach(p) is Reach.CERTAIN for p in private) and reach is Reach.CERTAIN:
+            guards.listed.append(f"{words}: noise in training, if its function is called")
+            guards.defenses.append("dp_sgd")
+        else:
+            why = "make_private is called under a condition" if private else "no make_private of it is seen"
+            guards.unknown.append(f"{words}: {why}, so that whether it guards is not known")
+
+
+def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[str, str]]:
     """Return the functions that answer the server, by kind: those of ClientApp, and methods of client classes."""
     seen = []
-    for source in sources:
-        for function in source.functions():
-            for decorator in function.decorator_list:
-                last = source.full_name(decorator).rpartition(".")[2]
-                if last in ("train", "evaluate", "query"):
-                    seen.append((last, at(source.path, folder, function.lineno)))
-        for definition in source.classes():
-            if any(source.full_name(base).rpartition(".")[2] in ("NumPyClient", "Client") for base in definition.bases):
+    for _, app in apps:
+        for source, decorator in _decorators(sources, app, ("train", "evaluate", "query")):
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if isinstance(target, ast.Attribute):
+                seen.append((target.attr, sources.place((source, source.parents[decorator]))))
+    for source in sources.sources:
+        for definition in source.nodes(ast.ClassDef):
+            bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
+            if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
                 seen += [
-                    (part.name, at(source.path, folder, part.lineno))
+                    (part.name, sources.place((source, part)))
                     for part in definition.body
                     if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
                 ]

@@ -1,7 +1,7 @@
 """NVFlare jobs: ``meta.json`` and the configurations of server and clients, read and not run.
 
 Source: the pages *Application*, *Filters* and *Privacy management* in NVFlare's documentation, and the classes of
-``nvflare.app_common.filters`` and ``nvflare.app_opt.he``, version 2.6.
+``nvflare.app_common.filters`` and ``nvflare.app_opt.he``, version 2.9.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from seepage.errors import BadInputError
 from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
@@ -23,16 +24,17 @@ from seepage.scan.project import (
 from seepage.text import clean
 
 CLIENT, SERVER = "config_fed_client", "config_fed_server"
-# Forms of configurations that are not read.
-_OTHER_FORMS = (".conf", ".yml", ".yaml")
+FORMS = (".json", ".conf", ".yml", ".yaml")
+_FILTER_MODULES = ("nvflare.app_common.filters.", "nvflare.app_opt.he.", "nvflare.app_opt.pt.quantization.")
 
 # What filters do before a result leaves, and the nearest defense of an audit.
 _FILTERS = {
     "SVTPrivacy": (
-        "sends a share of the entries, chosen and blurred by the sparse vector technique",
+        "sends a share of the entries, chosen by the sparse vector technique and with Laplace noise; epsilon is of "
+        "choosing the entries of one message, and messages add up",
         "no defense is the same; top_k with gaussian_noise is near",
     ),
-    "PercentilePrivacy": ("sends only the largest changes, cut off at gamma", "top_k is near; it does not cut off"),
+    "PercentilePrivacy": ("", "top_k is near; it does not cut off"),
     "ExcludeVars": ("leaves out the named variables; all others are sent as they are", "none: the rest is unguarded"),
     "HEModelEncryptor": (
         "homomorphic encryption: the server gets sums, and whoever holds the key can read them",
@@ -41,7 +43,33 @@ _FILTERS = {
     "StatisticsPrivacyFilter": ("cleans statistics by the rules that it names", "none"),
     "DXOBlocker": ("stops results of the named kinds", "none needed for what is stopped"),
 }
-_NO_GUARDS = {"ConvertWeights", "HEModelDecryptor", "HEModelSerializeFilter"}
+_NO_GUARDS = {"ConvertWeights", "HEModelDecryptor", "HEModelSerializeFilter", "ModelDequantizer"}
+
+
+def filter_words(name: str, arguments: Mapping[str, object], place: str) -> str:
+    """Return what a filter of NVFlare really does, with its arguments, place and the near defense of an audit."""
+    effect, near = _FILTERS[name]
+    if name == "PercentilePrivacy":
+        percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
+        number = percentile if isinstance(percentile, int | float) and not isinstance(percentile, bool) else None
+        off = (number is not None and not 0 <= number <= 100) or (isinstance(gamma, int | float) and gamma <= 0)
+        share = "the largest entries" if number is None else f"the largest {100 - number:g}% of entries"
+        effect = f"sends {share}, cut at gamma {clean(gamma, 20)}; no noise, no differential privacy"
+        effect = "does nothing with these arguments" if off else effect
+    if name == "ExcludeVars" and not arguments.get("exclude_vars"):
+        effect = "leaves out nothing with these arguments"
+    return f"{name}({in_words(arguments)}) at {place}: {effect} (in an audit: {near})"
+
+
+def filter_name(path: str) -> str:
+    """Return the name of a filter that is known, if its full name is NVFlare's; empty otherwise."""
+    name = path.rpartition(".")[2]
+    return name if path.startswith(_FILTER_MODULES) and (name in _FILTERS or name in _NO_GUARDS) else ""
+
+
+def is_guard(name: str) -> bool:
+    """Return whether a filter that is known changes what is sent."""
+    return name in _FILTERS
 
 
 def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
@@ -53,35 +81,56 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
     """
     listed = list(files)
     remarks: list[str] = []
-    for path in listed:
-        if path.stem in (CLIENT, SERVER) and path.suffix in _OTHER_FORMS:
-            remarks.append(f"{at(path, folder)} is not JSON and is not read: what it says is unknown.")
-    meta = next((settings_in(path) for path in listed if path.name == "meta.json"), {})
+    unread: list[str] = []
+    names = {part for path in listed if path.suffix == ".py" for part in path.relative_to(folder).with_suffix("").parts}
+    shadowed = "nvflare" in names
+    if shadowed:
+        unread.append("nvflare is a name of this folder's own files, so that nothing by it counts")
+    metas = [path for path in listed if path.stem == "meta" and path.suffix in FORMS]
+    meta = _settings(metas[0], folder, unread) if metas else {}
     if not meta:
         remarks.append("No meta.json is here: how many clients take part is unknown.")
-    servers = [settings_in(path) for path in listed if path.name == f"{SERVER}.json"]
-    clients = [path for path in listed if path.name == f"{CLIENT}.json"]
+    servers = [s for p in listed if p.stem == SERVER and p.suffix in FORMS and (s := _settings(p, folder, unread))]
+    clients = [path for path in listed if path.stem == CLIENT and path.suffix in FORMS]
     sites = [path for path in listed if path.name == "privacy.json"]
     paths = [clean(part.get("path", part.get("name", "")), 120) for server in servers for part in _all_parts(server)]
     if paths:
         remarks.append(f"At the server: {', '.join(paths)}.")
-    messages = [message for path in clients for message in _of_client(folder, path, sites, paths, meta)]
+    messages: list[LeavingMessage] = []
+    for path in clients:
+        if settings := _settings(path, folder, unread):
+            messages += _of_client(folder, path, settings, sites, paths, meta, shadowed)
+    known = any("result of the task" in message.content for message in messages)
+    unread += [question for m in messages for question in m.unknown if question.startswith("what the filter")]
     if not clients:
-        remarks.append(f"No {CLIENT}.json is here: what clients send is unknown.")
+        remarks.append(f"No {CLIENT} file is here: what clients send is unknown.")
+        unread.append(f"no {CLIENT} file is here")
     messages += [
         LeavingMessage(
             "server",
             "client",
             f"the task, such as the joint model ({at(path, folder)})",
-            tuple(_filters(folder, path, "task_data_filters", None)[0]),
+            tuple(_filters(folder, path, _settings(path, folder, []), "task_data_filters", None, shadowed)[0]),
             (),
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
         for path in listed
-        if path.name == f"{SERVER}.json"
+        if path.stem == SERVER and path.suffix in FORMS
     ]
     name = clean(meta.get("name", folder.name))
-    return ScannedProject("NVFlare job", name, folder, tuple(messages), tuple(remarks))
+    unread = list(dict.fromkeys(unread))
+    return ScannedProject("NVFlare job", name, folder, tuple(messages), tuple(remarks), tuple(unread), known)
+
+
+def _settings(path: Path, folder: Path, unread: list[str]) -> Mapping[str, object]:
+    """Return the settings in a file; nothing, and a note, where it cannot be understood."""
+    try:
+        return settings_in(path)
+    except BadInputError as error:
+        if path.suffix == ".json":
+            raise
+        unread.append(f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200)}")
+        return {}
 
 
 def _all_parts(settings: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -90,21 +139,26 @@ def _all_parts(settings: Mapping[str, object]) -> Iterator[Mapping[str, object]]
 
 
 def _of_client(
-    folder: Path, path: Path, sites: list[Path], at_server: list[str], meta: Mapping[str, object]
+    folder: Path,
+    path: Path,
+    settings: Mapping[str, object],
+    sites: list[Path],
+    at_server: list[str],
+    meta: Mapping[str, object],
+    shadowed: bool,
 ) -> Iterator[LeavingMessage]:
-    settings = settings_in(path)
     for executor in parts(settings.get("executors")):
         component = mapping(executor.get("executor"))
         kind = clean(component.get("path", component.get("name", "unknown executor")), 80)
         for task in sequence(executor.get("tasks")):
-            guards, unknown = _filters(folder, path, "task_result_filters", str(task))
+            guards, unknown = _filters(folder, path, settings, "task_result_filters", str(task), shadowed)
             for site in sites:
                 more, questions = _filters_of_site(folder, site)
                 guards, unknown = guards + more, unknown + questions
             if not sites:
                 unknown.append("filters of a site's own privacy.json, which is not part of a job")
             components = [clean(part.get("path", ""), 80) for part in parts(settings.get("components"))]
-            audit, question = _audit(clean(task), [kind, *components], at_server, guards, meta)
+            audit, question = audit_of(clean(task), [kind, *components], at_server, guards, meta)
             yield LeavingMessage(
                 "client",
                 "the next client" if any("cyclic" in of.lower() for of in at_server) else "server",
@@ -124,7 +178,7 @@ def _of_client(
         )
 
 
-def _audit(
+def audit_of(
     task: str, parts_of_client: list[str], at_server: list[str], guards: list[str], meta: Mapping[str, object]
 ) -> tuple[str, str]:
     """Return the audit that answers for a task's result, and what it takes for granted."""
@@ -147,13 +201,15 @@ def _audit(
     return f"unknown: {NO_AUDIT} unless it is an update", "what the result is"
 
 
-def _filters(folder: Path, path: Path, key: str, task: str | None) -> tuple[list[str], list[str]]:
+def _filters(
+    folder: Path, path: Path, settings: Mapping[str, object], key: str, task: str | None, shadowed: bool
+) -> tuple[list[str], list[str]]:
     """Return the guards in a configuration for a task, and what is unknown."""
     guards, unknown = list[str](), list[str]()
-    for entry in parts(settings_in(path).get(key)):
+    for entry in parts(settings.get(key)):
         tasks = [str(name) for name in sequence(entry.get("tasks"))]
         if task is None or task in tasks or "*" in tasks:
-            _read_filters(entry, at(path, folder), guards, unknown)
+            _read_filters(entry, at(path, folder), guards, unknown, shadowed)
     return guards, unknown
 
 
@@ -167,14 +223,25 @@ def _filters_of_site(folder: Path, path: Path) -> tuple[list[str], list[str]]:
     return guards, unknown
 
 
-def _read_filters(entry: Mapping[str, object], place: str, guards: list[str], unknown: list[str]) -> None:
+def _read_filters(
+    entry: Mapping[str, object], place: str, guards: list[str], unknown: list[str], shadowed: bool = False
+) -> None:
     for part in parts(entry.get("filters")):
-        name = str(part.get("path", part.get("name", ""))).rpartition(".")[2]
-        arguments = in_words(mapping(part.get("args")))
-        if name in _FILTERS:
-            effect, near = _FILTERS[name]
-            guards.append(f"{name}({arguments}) at {place}: {effect} (in an audit: {near})")
+        full = str(part.get("path", part.get("class_path", "")))
+        # A name alone is looked up among NVFlare's own classes.
+        short = str(part.get("name", ""))
+        names = [full] if full else [f"{module}{short}" for module in _FILTER_MODULES]
+        name = next((of for path in names if (of := filter_name(path))), "") if not shadowed else ""
+        shown = clean(full.rpartition(".")[2] or short or "without a name")
+        if part.get("disabled") is True:
+            unknown.append(f"the filter {shown} at {place} is disabled")
+        elif is_guard(name):
+            guards.append(filter_words(name, mapping(part.get("args")), place))
             if name == "HEModelEncryptor" and mapping(part.get("args")).get("encrypt_layers"):
                 unknown.append("layers that encrypt_layers leaves out are sent in the clear")
-        elif name not in _NO_GUARDS:
-            unknown.append(f"what the filter {clean(name or 'without a name')} at {place} does")
+        elif not name:
+            known = filter_words(shown, mapping(part.get("args")), place) if is_guard(shown) else ""
+            alike = (
+                f" (NVFlare's class of this name {known.partition(': ')[2].partition(' (in an')[0]})" if known else ""
+            )
+            unknown.append(f"what the filter {shown} ({clean(full or shown, 100)}) at {place} does{alike}")

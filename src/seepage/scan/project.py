@@ -10,12 +10,14 @@ from pathlib import Path
 
 from seepage.errors import BadInputError
 from seepage.files import load_yaml
+from seepage.scan.hocon import parsed_hocon
 from seepage.text import clean
 
 NO_AUDIT = "no audit of seepage answers for it"
 
 # Files that are read at most, and their largest size in bytes.
 _MOST_FILES, _LARGEST = 2_000, 2_000_000
+_READ = {".py", ".json", ".conf", ".yml", ".yaml", ".toml", ".ipynb"}
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
 
 
@@ -29,6 +31,7 @@ class LeavingMessage:
         guards: what is done to it before the receiver has it, each with its place; empty where none was seen.
         unknown: what the files do not say, or what this program does not know; never a sign of safety.
         audit: the audit that answers for it.
+        missing: halves of set-ups whose other half was seen: without it neither guards.
     """
 
     sender: str
@@ -37,17 +40,33 @@ class LeavingMessage:
     guards: tuple[str, ...]
     unknown: tuple[str, ...]
     audit: str
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ScannedProject:
-    """A project of a framework, its messages and remarks on all of them."""
+    """A project of a framework.
+
+    Attributes:
+        framework, name, folder: framework, name and folder of the project.
+        messages: messages that leave a party.
+        remarks: remarks on all of them.
+        unread: what of it was not understood, with the reason.
+        known: whether anything of what leaves a party was understood.
+    """
 
     framework: str
     name: str
     folder: Path
     messages: tuple[LeavingMessage, ...]
     remarks: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    known: bool = True
+
+    @property
+    def understood(self) -> str:
+        """How much of it was understood: ``wholly``, ``partly`` or ``nothing``."""
+        return "nothing" if not self.known else "partly" if self.unread else "wholly"
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -66,36 +85,47 @@ def files_below(folder: Path) -> list[Path]:
             if entry.is_dir():
                 if entry.name not in _SKIPPED:
                     waiting.append(entry)
-            elif entry.is_file():
+            elif entry.is_file() and entry.suffix in _READ:
                 listed.append(entry)
         if len(listed) > _MOST_FILES:
             raise BadInputError(
-                f"{clean(folder, 200)!r} has more than {_MOST_FILES:,} files; give the folder of one project."
+                f"{clean(folder, 200)!r} has more than {_MOST_FILES:,} files of settings and source; "
+                "give the folder of one project."
             )
     return listed
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a file."""
+def bytes_of(path: Path) -> bytes:
+    """Return the content of a file."""
     try:
         if path.stat().st_size > _LARGEST:
             raise BadInputError(
                 f"{clean(path, 200)!r} has more than {_LARGEST:,} bytes, more than settings or source have; move it "
                 "out of the folder."
             )
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{clean(path, 200)!r} cannot be read: {error}.") from error
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{clean(path, 200)!r} cannot be read: {clean(error, 200)}.") from error
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file."""
+    try:
+        return bytes_of(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{clean(path, 200)!r} is no text in UTF-8: {clean(error, 120)}.") from error
 
 
 def settings_in(path: Path) -> Mapping[str, object]:
-    """Return the settings in a file of JSON, YAML or TOML."""
+    """Return the settings in a file of JSON, YAML, TOML or HOCON."""
     text = text_of(path)
     try:
         if path.suffix == ".json":
             content = json.loads(text)
         elif path.suffix == ".toml":
             content = tomllib.loads(text)
+        elif path.suffix == ".conf":
+            content = parsed_hocon(text)
         else:
             content = load_yaml(text, clean(path, 200))
     except (ValueError, RecursionError) as error:

@@ -6,10 +6,15 @@ from pathlib import Path
 
 from seepage.errors import BadInputError
 from seepage.scan.flower import scan_flower
-from seepage.scan.nvflare import CLIENT, SERVER, scan_nvflare
+from seepage.scan.nvflare import CLIENT, FORMS, SERVER, scan_nvflare
+from seepage.scan.nvflare_source import scan_nvflare_source
 from seepage.scan.project import ScannedProject, files_below, mapping, settings_in
 from seepage.scan.vantage6 import STORE, node_files, scan_vantage6
 from seepage.text import clean
+
+
+class NothingUnderstoodError(BadInputError):
+    """A folder in which no project is known."""
 
 
 def scan(folder: Path) -> list[ScannedProject]:
@@ -19,6 +24,7 @@ def scan(folder: Path) -> list[ScannedProject]:
 
     Raises:
         BadInputError: the folder or a settings file cannot be read, or there is no project of these in it.
+        NothingUnderstoodError: no project is known in the folder.
     """
     if not folder.is_dir():
         raise BadInputError(f"the folder of a project is expected, got {clean(folder, 200)!r}; give a folder.")
@@ -29,16 +35,22 @@ def scan(folder: Path) -> list[ScannedProject]:
             settings = settings_in(path)
             if "flwr" in mapping(settings.get("tool")):
                 projects.append(scan_flower(path.parent, settings, _inside(files, path.parent)))
-    jobs = {_job_of(path, folder) for path in files if path.stem in (CLIENT, SERVER)}
+    jobs = {_job_of(path, folder) for path in files if path.stem in (CLIENT, SERVER) and path.suffix in FORMS}
     projects += [scan_nvflare(job, _inside(files, job)) for job in sorted(jobs)]
+    flower = [project.folder for project in projects if project.framework == "Flower app"]
+    programs = [p for p in files if p.suffix == ".py" and not any(p.is_relative_to(of) for of in flower)]
+    projects += scan_nvflare_source(folder, programs)
     algorithms = sorted({path.parent for path in files if path.name == STORE})
     projects += [scan_vantage6(of, _inside(files, of)) for of in algorithms]
     if nodes := [path for path in node_files(files) if not any(path.is_relative_to(of) for of in algorithms)]:
         projects.append(scan_vantage6(folder, nodes))
     if not projects:
-        raise BadInputError(
-            f"{clean(folder, 200)!r} holds no project that is known here: a pyproject.toml with [tool.flwr] (Flower), "
-            f"a {CLIENT}.json (NVFlare), or an {STORE} or node configuration (vantage6)."
+        notebooks = sum(path.suffix == ".ipynb" for path in files)
+        raise NothingUnderstoodError(
+            f"{clean(folder, 200)!r} holds no project that is known here. Looked for: a pyproject.toml with "
+            f"[tool.flwr] (Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of "
+            f"nvflare (NVFlare); an {STORE} or node configuration (vantage6)."
+            + (f" Notebooks are not read: {notebooks}." if notebooks else "")
         )
     return projects
 
@@ -48,9 +60,9 @@ def _inside(files: list[Path], folder: Path) -> list[Path]:
 
 
 def _job_of(path: Path, folder: Path) -> Path:
-    """Return the folder of a job: the nearest one above a configuration that has ``meta.json``, or the given one."""
+    """Return the folder of a job: the nearest one above a configuration that has a ``meta`` file, or the given one."""
     for above in path.parents:
-        if (above / "meta.json").is_file():
+        if any((above / f"meta{form}").is_file() for form in FORMS):
             return above
         if above == folder:
             break

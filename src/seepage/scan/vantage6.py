@@ -11,12 +11,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seepage.errors import BadInputError
-from seepage.scan.project import LeavingMessage, ScannedProject, at, mapping, parts, sequence, settings_in
-from seepage.scan.source import ReadSource, read_source
+from seepage.scan.names import NOT_LITERAL, Sources, Symbol
+from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, at, mapping, parts, sequence, settings_in
+from seepage.scan.source import FunctionNode, Reach, ReadSource
 from seepage.text import clean
 
 STORE = "algorithm_store.json"
-_READERS = {"get_env_var", "getenv", "get", "_convert_envvar_to_int", "_convert_envvar_to_bool"}
+_READERS = {"vantage6.algorithm.tools.util.get_env_var", "os.environ.get", "os.getenv"}
+_STAYING = ("data_extraction", "preprocessing")
+_AT_NODE, _CENTRAL = ("node", "server, and the central part at some node"), ("central part", "user")
+_PARTIES = {
+    **dict.fromkeys(("federated", "federated_compute"), _AT_NODE),
+    **dict.fromkeys(("central", "central_compute", "postprocessing"), _CENTRAL),
+}
 # Words in names of environment variables that speak of a guard.
 _SPEAKING = ("MINIMUM", "MIN_", "THRESHOLD", "ALLOW", "PRIVACY", "NOISE", "MAX", "LIMIT", "BIN_WIDTH")
 _POLICIES = ("allowed_algorithms", "allowed_algorithm_stores", "allowed_users", "allowed_organizations")
@@ -66,17 +73,16 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
     given = {
         clean(name, 60): value for path in nodes for name, value in _environment(path).items() if _speaks(str(name))
     }
-    read = [read_source(path) for path in listed if path.suffix == ".py"]
-    remarks = [clean(of, 200) for of in read if isinstance(of, str)]
-    sources = [of for of in read if isinstance(of, ReadSource)]
-    guards = _guards(folder, sources, given)
+    sources = Sources(folder, [path for path in listed if not _is_test(path, folder)])
+    unread = [*sources.unread, *(f"{name} is a name of this folder's own files" for name in sources.shadowed)]
+    remarks: list[str] = []
     stores = [path for path in listed if path.name == STORE]
     remarks += [
         f"{at(path, folder)} lists no functions: what leaves the node is unknown."
         for path in stores
         if not any(parts(settings_in(path).get("functions")))
     ]
-    messages = [message for path in stores for message in _of_algorithm(folder, path, guards, bool(sources))]
+    messages = [message for path in stores for message in _of_algorithm(sources, path, given, remarks, unread)]
     if not stores:
         messages.append(
             LeavingMessage(
@@ -93,7 +99,15 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
     if not nodes:
         remarks.append("No configuration of a node is here: which algorithms and users it allows is unknown.")
     name = clean(settings_in(stores[0]).get("name", folder.name)) if stores else folder.name
-    return ScannedProject("vantage6", name, folder, tuple(messages), tuple(remarks))
+    known = bool(nodes or messages or (remarks and any("stays at the node" in of for of in remarks)))
+    return ScannedProject(
+        "vantage6", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
+    )
+
+
+def _is_test(path: Path, folder: Path) -> bool:
+    inside = path.relative_to(folder)
+    return inside.name.startswith("test_") or any(part in ("test", "tests") for part in inside.parts[:-1])
 
 
 def _environment(path: Path) -> Mapping[str, object]:
@@ -118,69 +132,113 @@ def _policies(folder: Path, path: Path) -> list[str]:
     return [f"Node of {at(path, folder)}: {'; '.join(lines)}; {state}.{warning}"]
 
 
-def _of_algorithm(folder: Path, path: Path, guards: list[str], has_source: bool) -> list[LeavingMessage]:
-    messages = []
+def _of_algorithm(
+    sources: Sources, path: Path, given: Mapping[str, object], remarks: list[str], unread: list[str]
+) -> list[LeavingMessage]:
+    """Return the messages of an algorithm's functions, by their ``step_type`` (version 5) or ``type`` (version 4)."""
+    messages, staying = list[LeavingMessage](), list[str]()
+    place = at(path, sources.folder)
+    functions = {clean(node.name, 60): (source, node) for source, node in sources.functions()}
     for function in parts(settings_in(path).get("functions")):
-        central = str(function.get("type", "")).startswith("central")
+        step = clean(function.get("step_type", function.get("type", "")), 40)
         name = clean(function.get("name", "without a name"), 60)
         arguments = [clean(part.get("name", ""), 40) for part in parts(function.get("arguments"))]
+        call = f"{name}({', '.join(arguments)})"
+        if step in _STAYING:
+            staying.append(name)
+            remarks.append(f"{call} is {step}: its data frame stays at the node ({place}).")
+            continue
+        sender, receiver = _PARTIES.get(step, ("node or central part", "unknown"))
         unknown = ["what it returns"]
-        if central:
+        guards: list[str] = []
+        if step not in _PARTIES:
+            unknown.append(f"whether it runs at a node, since its step is {step or 'not given'}")
+            unread.append(f"the step of {name} is {step or 'not given'}")
+        if sender == "central part":
             unknown.append("guards of its own, beside those of the results that it combines")
-        elif guards:
-            unknown.append("whether every result passes these guards")
-        elif has_source:
-            unknown.append("no guard that reads a setting is seen in the source")
+        elif name in functions:
+            guards = _guards(sources, functions[name], given)
+            unknown.append(
+                "whether every result passes these guards" if guards else "no guard that reads a setting is seen in it"
+            )
+        elif sources.sources:
+            unknown.append("guards: the function is not seen in the source")
+            unread.append(f"{name} is not seen in the source")
         else:
             unknown.append("guards, since the source is not here")
+            unread.append(f"the source of {name} is not here")
         if columns := [argument for argument in arguments if "col" in argument]:
             unknown.append(f"which columns a user asks for ({', '.join(columns)})")
+        content = f"result of {call} ({place})"
+        messages.append(LeavingMessage(sender, receiver, content, tuple(guards), tuple(unknown), _AUDIT))
+    if staying:
         messages.append(
             LeavingMessage(
-                "central part" if central else "node",
-                "user" if central else "server, and the central part at some node",
-                f"result of {name}({', '.join(arguments)}) ({at(path, folder)})",
-                () if central else tuple(guards),
-                tuple(unknown),
-                _AUDIT,
+                "node",
+                "server",
+                f"names and types of the columns of data frames whose rows stay at the node ({', '.join(staying)})",
+                (),
+                ("whether names of columns hold values, as after one-hot encoding",),
+                NO_AUDIT,
             )
         )
     return messages
 
 
-def _guards(folder: Path, sources: list[ReadSource], given: Mapping[str, object]) -> list[str]:
-    """Return the settings of a node that the source reads, as far as their names speak of a guard."""
-    texts = {name: value for source in sources for name, value in source.texts().items()}
+def _guards(sources: Sources, function: tuple[ReadSource, FunctionNode], given: Mapping[str, object]) -> list[str]:
+    """Return the settings of a node that a function reads, itself or through functions that it calls."""
     seen: dict[str, str] = {}
-    for source in sources:
-        for name, call in source.calls():
-            if name.rpartition(".")[2] not in _READERS or not call.args:
+    for source, node in _reached(sources, function):
+        for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+            if not call.args or source.reach(call) is Reach.DEAD or sources.uses(source, call) == []:
                 continue
-            variable = _text(call.args[0], texts)
-            if variable is None or not _speaks(variable):
+            symbol = sources.symbol(source, call.func)
+            if sources.outside_name(symbol) not in _READERS and not _reads(sources, symbol):
+                continue
+            variable = sources.value(source, call.args[0])
+            if not isinstance(variable, str) or variable == NOT_LITERAL or not _speaks(variable):
                 continue
             named = [word.value for word in call.keywords if word.arg == "default"]
-            default = _text([*call.args[1:], *named][0], texts) if call.args[1:] or named else None
+            defaults = [*call.args[1:], *named]
+            default = sources.value(source, defaults[0]) if defaults else NOT_LITERAL
             value = (
                 f"set to {clean(given[variable], 60)} at the node"
                 if variable in given
                 else f"default {clean(default, 60)}"
-                if default is not None
+                if default != NOT_LITERAL
                 else "no default is seen, and no value at a node"
             )
-            seen.setdefault(variable, f"{clean(variable, 60)} ({value}) read at {at(source.path, folder, call.lineno)}")
-    unread = [name for name in given if name not in seen]
-    # Values of others may be passwords.
-    return [*seen.values(), *(f"{name}, set at the node and not seen in the source" for name in unread)]
+            seen.setdefault(variable, f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}")
+    return list(seen.values())
+
+
+def _reached(sources: Sources, function: tuple[ReadSource, FunctionNode]) -> list[tuple[ReadSource, ast.AST]]:
+    """Return a function and the project's functions and classes that it names, and those that they name."""
+    listed: list[tuple[ReadSource, ast.AST]] = [function]
+    for source, node in listed:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load):
+                symbol = sources.symbol(source, inner)
+                target, known = symbol.node, any(symbol.node is other for _, other in listed)
+                if symbol.source and isinstance(target, ast.FunctionDef | ast.ClassDef) and not known:
+                    listed.append((symbol.source, target))
+    return listed
+
+
+def _reads(sources: Sources, symbol: Symbol) -> bool:
+    """Return whether a function of the project passes its first parameter on to a reader of settings."""
+    if symbol.source is None or not isinstance(symbol.node, ast.FunctionDef) or not symbol.node.args.args:
+        return False
+    source, first = symbol.source, symbol.node.args.args[0].arg
+    return any(
+        isinstance(call, ast.Call)
+        and call.args
+        and isinstance(call.args[0], ast.Name)
+        and call.args[0].id == first
+        and sources.outside_name(sources.symbol(source, call.func)) in _READERS
+        for call in ast.walk(symbol.node)
+    )
 
 
 def _speaks(name: str) -> bool:
     return any(word in name.upper() for word in _SPEAKING)
-
-
-def _text(node: ast.expr, texts: Mapping[str, str]) -> str | None:
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.Name):
-        return texts.get(node.id)
-    return texts.get(node.attr) if isinstance(node, ast.Attribute) else None
