@@ -210,13 +210,18 @@ def _serve(connection: Any, parent: int) -> None:
             send("result", function(shared, task, note))
     except (EOFError, OSError):
         # The parent has ended, or closed the connection.
-        sys.stderr.flush()
-        os._exit(1)
+        _leave()
 
 
 def _outlive_nobody(parent: int) -> None:
     """End this process once its parent is gone: nobody is left to take its results."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
-    sys.stderr.flush()
+    _leave()
+
+
+def _leave() -> None:
+    # The error stream may be full, or have no reader.
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(1)
