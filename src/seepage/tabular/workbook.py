@@ -25,10 +25,10 @@ _SIGNATURE = bytes.fromhex("d0cf11e0a1b11ae1")
 _WHERE = re.compile(r"([A-Z]{1,4})([0-9]{1,8})")
 _LOCAL = struct.Struct("<26xHH")
 # Records of a sheet of an .xls file with one cell; those with several cells have the last column at their end.
-_ONE_CELL = {0x0002, 0x0003, 0x0004, 0x0005, 0x0006, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x0206, 0x027E, 0x0406}
+_SINGLE_CELLS = {0x0002, 0x0003, 0x0004, 0x0005, 0x0006, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x0206, 0x027E, 0x0406}
 _SEVERAL_CELLS = 0x00BD
 # What a sheet says of its extent: a reader takes that much memory, though it need not fill it.
-_SAID, _MOST_SAID = 0x0200, 2**16 * 2**8
+_CLAIMED, _MOST_CLAIMED = 0x0200, 2**16 * 2**8
 _BEGIN = {0x0009, 0x0209, 0x0409, 0x0809}
 # The last two sector numbers that name no sector.
 _LAST_SECTOR = 0xFFFFFFFA
@@ -36,11 +36,11 @@ _LAST_SECTOR = 0xFFFFFFFA
 
 @dataclass
 class _Extent:
-    """Rectangle of the cells of a sheet; ``said`` has the rows and columns that the sheet claims to have."""
+    """Rectangle of the cells of a sheet; ``claimed`` has the rows and columns that the sheet claims to have."""
 
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
-    said: tuple[int, int] = (0, 0)
+    claimed: tuple[int, int] = (0, 0)
 
     def add(self, row: int, first: int, last: int) -> None:
         rows, columns = self.rows or (row, row), self.columns or (first, last)
@@ -65,7 +65,7 @@ def check_workbook(path: Path) -> None:
     if begin == _SIGNATURE:
         for extent in _extents(path):
             _check(path, extent.sides, max(_CELLS, _TIMES * path.stat().st_size))
-            _check(path, extent.said, _MOST_SAID)
+            _check(path, extent.claimed, _MOST_CLAIMED)
     if zipfile.is_zipfile(path):
         _check_size(path)
         with zipfile.ZipFile(path) as archive:
@@ -100,16 +100,16 @@ def _check_size(path: Path) -> None:
                 name, extra = _LOCAL.unpack(file.read(_LOCAL.size))
                 file.seek(name + extra, 1)
                 unpacked = zlib.decompressobj(-zlib.MAX_WBITS)
-                found, left = 0, member.compress_size
-                while left > 0 and not unpacked.eof and found <= most:
+                bytes_unpacked, left = 0, member.compress_size
+                while left > 0 and not unpacked.eof and bytes_unpacked <= most:
                     packed = file.read(min(_BLOCK, left))
                     if not packed:
                         break
                     left -= len(packed)
-                    while packed and found <= most:
-                        found += len(unpacked.decompress(packed, _BLOCK))
+                    while packed and bytes_unpacked <= most:
+                        bytes_unpacked += len(unpacked.decompress(packed, _BLOCK))
                         packed = unpacked.unconsumed_tail
-                size += max(0, found - member.file_size)
+                size += max(0, bytes_unpacked - member.file_size)
             if size > most:
                 raise BadInputError(
                     f"the table {str(path)!r} unpacks from {path.stat().st_size:,} bytes to {size:,} bytes or more, "
@@ -123,7 +123,7 @@ def _first_sheets(archive: zipfile.ZipFile) -> list[str]:
     members = {name.lower(): name for name in archive.namelist()}
     if len(members) != len(archive.namelist()):
         raise zipfile.BadZipFile("two of its files have one name")
-    found = []
+    sheet_files = []
     for book in dict.fromkeys(["xl/workbook.xml", *_targets(archive, members, "").values()]):
         if book not in members:
             continue
@@ -131,32 +131,32 @@ def _first_sheets(archive: zipfile.ZipFile) -> list[str]:
         targets = _targets(archive, members, book)
         for attributes in sheets[:1]:
             key = next((value for name, value in attributes.items() if name.rpartition(":")[2] == "id"), "")
-            found += [members[target] for (id_, _), target in targets.items() if id_ == key and target in members]
-    return found
+            sheet_files += [members[target] for (id_, _), target in targets.items() if id_ == key and target in members]
+    return sheet_files
 
 
 def _targets(archive: zipfile.ZipFile, members: dict[str, str], of: str) -> dict[tuple[str, int], str]:
     """Return the files that a file of an archive relates to, in small letters, by identifier and place."""
     folder, _, name = of.rpartition("/")
     relations = posixpath.join(folder, "_rels", f"{name}.rels")
-    found = {}
+    places = {}
     for tag, attributes in _elements(archive, members[relations]) if relations in members else ():
         target = attributes.get("Target", "").lower()
         if tag == "Relationship" and attributes.get("TargetMode") != "External":
             place = target.lstrip("/") if target.startswith("/") else posixpath.normpath(posixpath.join(folder, target))
             if place.endswith(".xml"):
-                found[attributes.get("Id", ""), len(found)] = place
-    return found
+                places[attributes.get("Id", ""), len(places)] = place
+    return places
 
 
 def _elements(archive: zipfile.ZipFile, name: str) -> list[tuple[str, dict[str, str]]]:
     """Return names, without prefixes, and attributes of the elements of a small file."""
-    found: list[tuple[str, dict[str, str]]] = []
+    elements: list[tuple[str, dict[str, str]]] = []
     parser = _parser()
-    parser.StartElementHandler = lambda tag, attributes: found.append((tag.rpartition(":")[2], attributes))
+    parser.StartElementHandler = lambda tag, attributes: elements.append((tag.rpartition(":")[2], attributes))
     with archive.open(name) as file:
         _parse(parser, file.read())
-    return found
+    return elements
 
 
 def _extent(archive: zipfile.ZipFile, name: str) -> _Extent:
@@ -230,11 +230,11 @@ def _extents(path: Path) -> list[_Extent]:
         place += 4 + length
         if kind in _BEGIN:
             extents.append(_Extent())
-        elif kind == _SAID and len(content) >= 10:
+        elif kind == _CLAIMED and len(content) >= 10:
             form = "<IIHH" if len(content) >= 12 else "<HHHH"
             top, bottom, left, right = struct.unpack_from(form, content)
-            extents[-1].said = (max(0, bottom - top) + 1, max(0, right - left) + 1)
-        elif (kind in _ONE_CELL or kind == _SEVERAL_CELLS) and len(content) >= 4:
+            extents[-1].claimed = (max(0, bottom - top) + 1, max(0, right - left) + 1)
+        elif (kind in _SINGLE_CELLS or kind == _SEVERAL_CELLS) and len(content) >= 4:
             row, first = struct.unpack_from("<HH", content)
             last = struct.unpack_from("<H", content, len(content) - 2)[0] if kind == _SEVERAL_CELLS else first
             # A damaged record may have them the other way round.
