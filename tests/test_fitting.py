@@ -39,9 +39,16 @@ def test_a_default_defense_that_cannot_act_is_not_tried_and_the_others_are(
     (tmp_path / "adapted.py").write_text(ADAPTED)
     monkeypatch.chdir(tmp_path)
     spec = make_spec(
-        dataset="german", model="adapted.py:Net", batch_sizes=2, victims=1, restarts=1, iterations=2, control=False,
-        attacks=["inverting_gradients"], defenses=["none", {"name": "dp_sgd", "clip_norm": 1.0, "noise_multiplier": 0.01}],
-    )  # fmt: skip
+        dataset="german",
+        model="adapted.py:Net",
+        batch_sizes=2,
+        victims=1,
+        restarts=1,
+        iterations=2,
+        control=False,
+        attacks=["inverting_gradients"],
+        defenses=["none", {"name": "dp_sgd", "clip_norm": 1.0, "noise_multiplier": 0.01}],
+    )
     [audit], reasons = fitting(prepare_all([spec]))
     [name] = reasons
     assert "no output bias" in reasons[name]
