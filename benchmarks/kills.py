@@ -5,7 +5,9 @@
 An audit of German Credit with two workers is disturbed at a random moment after its next stored job, and started again,
 until it was disturbed often enough; then it runs to its end. Where it ends before, it begins anew in a fresh folder.
 Kinds: the main process alone, one worker alone (the run goes on, and some jobs later the next is killed), all
-processes at once, two interrupts of the terminal a moment apart.
+processes at once, two interrupts of the terminal a moment apart. Three kinds disturb the start of the workers, each
+time in a fresh folder, up to some seconds after the first is there: one worker, all workers, and the process that
+Python starts beside them (the resource tracker) with all workers. These runs go on, too.
 
 Jobs are lost where they were stored before and are not after. Processes left are those of the run that still live a
 minute later. Rows differ from those of a run that nothing disturbed, bit for bit. Other statuses are exits with
@@ -30,13 +32,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from csv_lines import signed
 
-from tests.processes import Program, Sweep, group_of, until, workers_of
+from tests.processes import Program, Sweep, children_of, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
 SWEEP = Sweep(victims=96, iterations=120)
 FIELDS = ["kind", "times", "runs", "lost_jobs", "processes_left", "differing_rows", "other_statuses"]
 # Seconds after the next stored job within which a run is disturbed.
 LATEST = 5.0
+# Seconds after the first worker is there within which one is killed while the workers start.
+STARTING = 6.0
 # Jobs stored between two kills of a worker: a job whose worker is killed twice counts as failed, until it is run again.
 APART = 6
 
@@ -59,18 +63,26 @@ def main() -> None:
             counts = dict.fromkeys(FIELDS[1:], 0)
             while counts["times"] < arguments.times:
                 folder = Path(place) / f"{kind} {counts['runs']}"
-                found = until_it_ends(folder, whole, kind, arguments.times - counts["times"], moments)
+                most = arguments.times - counts["times"]
+                found = until_it_ends(folder, whole, kind, most, moments, counts["times"] == 0)
                 counts = {name: counts[name] + found[name] for name in counts}
                 print(kind, counts, file=sys.stderr, flush=True)
             writer.writerow(signed({"kind": kind, **counts}))
             file.flush()
 
 
-def until_it_ends(folder: Path, whole: Path, kind: str, most: int, moments: random.Random) -> dict[str, int]:
+def until_it_ends(
+    folder: Path, whole: Path, kind: str, most: int, moments: random.Random, first: bool
+) -> dict[str, int]:
     """Disturb one run some times, go on with it each time, and return the counts."""
     disturb, wanted = KINDS[kind]
     counts = dict.fromkeys(FIELDS[1:], 0) | {"runs": 1}
     running = SWEEP.start(folder, workers=2)
+    if kind in STARTS and until(lambda: bool(workers_of(running.process.pid)), running):
+        # The first of them at once.
+        until(lambda: False, running, 0.0 if first else moments.uniform(0.0, STARTING))
+        disturb(running, moments)
+        counts["times"], most = 1, 0
     while True:
         done = jobs_done(folder, in_use=True) + (APART if wanted == 0 and counts["times"] else 0)
         if counts["times"] < most and until(partial(stored_beyond, folder, done), running):
@@ -119,6 +131,18 @@ def kill_worker(running: Program, moments: random.Random) -> None:
         os.kill(moments.choice(workers), signal.SIGKILL)
 
 
+def kill_workers(running: Program, moments: random.Random) -> None:
+    """Kill all workers."""
+    for worker in workers_of(running.process.pid):
+        os.kill(worker, signal.SIGKILL)
+
+
+def kill_tracker(running: Program, moments: random.Random) -> None:
+    """Kill the resource tracker and all workers."""
+    for process in children_of(running.process.pid):
+        os.kill(process, signal.SIGKILL)
+
+
 def kill_all(running: Program, moments: random.Random) -> None:
     """Kill all processes of the run."""
     if running.process.poll() is None:
@@ -139,7 +163,11 @@ KINDS: dict[str, tuple[Callable[[Program, random.Random], None], int]] = {
     "one worker alone": (kill_worker, 0),
     "all processes": (kill_all, -signal.SIGKILL),
     "two interrupts": (interrupt_twice, 130),
+    "one worker at the start": (kill_worker, 0),
+    "all workers at the start": (kill_workers, 0),
+    "tracker and workers at the start": (kill_tracker, 0),
 }
+STARTS = tuple(kind for kind in KINDS if kind.endswith("at the start"))
 
 
 if __name__ == "__main__":

@@ -107,11 +107,12 @@ def group_of(group: int) -> list[int]:
 
 def workers_of(parent: int) -> list[int]:
     """Return the worker processes that a program started."""
-    return [
-        process
-        for process, (state, of, _) in _processes().items()
-        if of == parent and state != "Z" and b"popen_loky_posix" in _command(process)
-    ]
+    return [process for process in children_of(parent) if b"popen_loky_posix" in _command(process)]
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the living processes that a program started."""
+    return [process for process, (state, of, _) in _processes().items() if of == parent and state != "Z"]
 
 
 def _processes() -> dict[int, tuple[str, int, int]]:

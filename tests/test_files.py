@@ -43,6 +43,14 @@ def test_a_disk_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_is_for_its_owner_alone_unless_it_is_said_to_be_public(tmp_path: Path) -> None:
+    write_whole(tmp_path / "cells.json", "{}")
+    write_whole(tmp_path / "public.json", "{}", private=False)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("cells.json", "public.json")]
+    assert modes[0] == 0o600
+    assert modes[1] & 0o400
+
+
 def test_a_file_that_is_there_gives_way_only_where_it_is_to(tmp_path: Path) -> None:
     path, other = tmp_path / "audit.sqlite", tmp_path / "new"
     path.write_text("first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
@@ -37,7 +37,7 @@ from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, wri
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.plan import Plan, check_counts, enough_memory, make_plan
+from seepage.run.plan import Plan, check_counts, enough_memory, make_plan, tried
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
 from seepage.run.store import Store
@@ -80,8 +80,21 @@ def prepare_all(
     return audits
 
 
-def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
-    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name."""
+def fitting(
+    audits: Sequence[Audit], folder: Path | None = None, given: Collection[str] = ()
+) -> tuple[list[Audit], dict[str, str]]:
+    """Return audits without the default parts that cannot be run with their rows and networks, and why, by name.
+
+    Without a defense these are attacks; under a defense under which one of the others cannot be run, it is the defense.
+    The audits that are returned say so, too (``not_tried``).
+
+    Args:
+        folder: run folder.
+        given: fields that the user gave: their parts are left for the plan, which refuses them.
+
+    Raises:
+        BadInputError: no part is left, or the rows or the network cannot be used without any defense.
+    """
     audits_left, errors = list[Audit](), dict[str, str]()
     for audit in audits:
         wrong = dict[str, str]()
@@ -89,17 +102,35 @@ def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[A
         for configuration in (
             () if audit.shared else sorted(audit.configurations, key=lambda point: point.defense != NONE)
         ):
+            defended = configuration.defense != NONE
+            if configuration.defense in wrong or (defended and "defenses" in given):
+                continue
             try:
-                if configuration.defense not in wrong:
-                    audit.expose(configuration, range(1))
+                audit.expose(configuration, range(1))
             except (BadInputError, NotFiniteError) as error:
-                if configuration.defense == NONE:
+                if not defended:
                     raise
                 wrong[configuration.defense] = str(error)
-        those = tuple(part for part in audit.spec.defenses if part.title not in wrong)
-        less = 0 < len(those) < len(audit.spec.defenses)
-        audits_left += prepare_all([audit.spec.model_copy(update={"defenses": those})], folder) if less else [audit]
-        errors |= wrong
+                continue
+            for part in audit.parts:
+                if part.kind != "attack" or part.label in wrong or (not defended and "attacks" in given):
+                    continue
+                try:
+                    tried(audit, configuration, part)
+                except BadInputError as error:
+                    wrong[configuration.defense if defended else part.part.title] = str(error)
+                    if defended:
+                        break
+        spec = audit.spec
+        left = {
+            name: tuple(part for part in getattr(spec, name) if part.title not in wrong)
+            for name in ("defenses", "attacks")
+        }
+        if wrong and all(left.values()):
+            [audit] = prepare_all([spec.model_copy(update=left)], folder)
+            audit.not_tried = wrong
+            errors |= wrong
+        audits_left.append(audit)
     return audits_left, errors
 
 

@@ -73,8 +73,11 @@ def why(error: OSError) -> str:
     return f"{error.strerror}): {advice}choose another folder"
 
 
-def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut."""
+def write_whole(path: Path, content: str | bytes, private: bool = True) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut.
+
+    Others may read it only where ``private`` is False: that is for what names no cell or category of a user's table.
+    """
     make_folder(path.parent, private)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

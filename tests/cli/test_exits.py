@@ -47,6 +47,57 @@ def test_a_full_device_is_said_in_a_line() -> None:
     assert "make room" in ran.stderr
 
 
+@pytest.mark.long
+def test_full_and_closed_streams_keep_the_status() -> None:
+    assert shell("$SEEPAGE --version >&-").returncode == Exit.BAD_INPUT
+    assert shell("$SEEPAGE audit --dataset nowhere 2>/dev/full").returncode == Exit.BAD_INPUT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_stream_that_is_closed_or_full_never_says_that_a_gate_failed(
+    unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    closed = shell("$SEEPAGE checks >&-")
+    assert closed.returncode == Exit.BAD_INPUT
+    assert "standard output is closed" in closed.stderr
+    # Nobody reads what the error stream says; the status stays.
+    for redirected in ("2>&-", "2>/dev/full", "2> >(true)"):
+        assert shell(f"$SEEPAGE checks {redirected}").returncode == Exit.DONE
+        assert shell(f"$SEEPAGE audit --dataset nowhere {redirected}").returncode == Exit.BAD_INPUT
+        assert shell(f"$SEEPAGE audit --unknown {redirected}").returncode == Exit.BAD_INPUT
+    assert shell("$SEEPAGE checks >/dev/full 2>/dev/full").returncode == Exit.DEVICE_FULL
+    assert shell("$SEEPAGE checks <&- >&- 2>&-").returncode == Exit.BAD_INPUT
+
+
+LONG, DEEP = "a" * 300, "/".join(["folder"] * 700)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", [LONG, DEEP], ids=["name", "path"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["audit", "--target", "y", "--data", "{}.csv"],
+        ["audit", "{}"],
+        ["spec", "check", "{}"],
+        ["spec", "new", "--out", "{}"],
+        ["verify", "{}"],
+        ["compare", "{}", "{}"],
+        ["rounds", "{}.csv"],
+        ["new", "attack", "{}.py"],
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_a_path_that_is_too_long_is_bad_input(
+    options: list[str], path: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    status, _, err = commands(capfd, monkeypatch, tmp_path)(*(option.replace("{}", path) for option in options))
+    assert status == Exit.BAD_INPUT
+    assert "mistake in seepage" not in err
+
+
 AUDIT = [
     *("audit", "--dataset", "german", "--batch-size", "1", "--attack", "dlg:{iterations: 2}", "--victims", "2"),
     *("--no-control", "--defense", "none", "--workers", "1", "--quiet", "--out"),

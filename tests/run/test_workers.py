@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 PROGRAM = """
-import multiprocessing, os
+import multiprocessing
 from multiprocessing import resource_tracker
 multiprocessing.set_start_method("spawn")
 from seepage.run import workers
-workers._initialise(None, [], os.getppid())
+workers._prepare()
 from tqdm import tqdm
 tqdm(disable=True)
 print(resource_tracker._resource_tracker._fd)

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 from seepage import __version__
-from seepage.cli.exits import Exit, first_interrupt, print_message, status_of
+from seepage.cli.exits import Exit, first_interrupt, print_message, shown_path, standard_streams, status_of
 from seepage.config.tree import DocumentError
 from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, nearest
@@ -31,6 +31,8 @@ from seepage.text import clean
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 T = TypeVar("T")
+# Characters of a path that cannot be used which a message shows.
+_LONGEST = 300
 _AUDITS = "seepage.cli.audit"
 # The commands beside one for each setting, and their modules, in the order of --help.
 COMMANDS = {
@@ -205,6 +207,11 @@ program = typer.Typer(
 
 def main() -> None:
     """Run the program; what ends it early is one paragraph on stderr and an exit status, see ``Exit``."""
+    with standard_streams():
+        _main()
+
+
+def _main() -> None:
     keep_freed_memory()
     try:
         with first_interrupt():
@@ -221,6 +228,11 @@ def main() -> None:
             raise
         status = status_of(error)
         if status is Exit.CLOSED_PIPE:
+            sys.exit(status)
+        if status is Exit.BAD_INPUT and isinstance(error, OSError):
+            place = shown_path(os.fsdecode(error.filename))
+            shown = place if len(place) <= _LONGEST else f"{place[:_LONGEST]}…"
+            print_message(f"{shown!r} cannot be used ({error.strerror}); give another path.")
             sys.exit(status)
         advice = (
             "make room and run the same command again; what was stored before is intact."

@@ -189,6 +189,7 @@ def add(audited: Setting) -> None:
             cluster=machines,
             # Defenses that nobody asked for must not stop an audit that they do not fit.
             optional=document is None and (preset is None or setting != HORIZONTAL),
+            given=[name for name, value in given.items() if value is not None],
             answers=running.Answers(junit, sarif, document),
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import os
 import signal
 import sqlite3
 import sys
@@ -13,9 +15,74 @@ from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from seepage.errors import BadInputError, CertifiedWrongError
 from seepage.text import clean
+
+
+class _Lenient(io.FileIO):
+    """An error stream that raises nothing: where its device is full or its reader left, the status still tells."""
+
+    def write(self, content: Any) -> int:
+        """Write what can be written; return that all was."""
+        try:
+            return super().write(content) or 0
+        except OSError:
+            return len(memoryview(content).cast("B"))
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Have three standard streams for a while, of which the error stream raises nothing.
+
+    Raises:
+        BadInputError: standard output is closed.
+    """
+    closed = [number for number in range(3) if not _is_open(number)]
+    # Else the next file that is opened would be taken for the stream.
+    for number in closed:
+        given = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+        if given != number:
+            os.dup2(given, number)
+            os.close(given)
+    errors, output = sys.stderr, sys.stdout
+    if output is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    buffer = getattr(errors, "buffer", None)
+    # A stream without a buffer is raw itself.
+    raw = getattr(buffer, "raw", buffer)
+    if errors is None or (isinstance(raw, io.FileIO) and raw.fileno() == 2):
+        writer = io.BufferedWriter(_Lenient(2, "w", closefd=False))
+        encoding = "utf-8" if errors is None else errors.encoding
+        sys.stderr = io.TextIOWrapper(writer, encoding, "backslashreplace", line_buffering=True)
+    try:
+        if 1 in closed:
+            raise BadInputError(
+                "standard output is closed, so that nothing could be printed; redirect it to a file or to /dev/null."
+            )
+        yield
+    except BadInputError as error:
+        if 1 not in closed:
+            raise
+        print_message(str(error))
+        sys.exit(Exit.BAD_INPUT)
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What is still buffered would fail again when the interpreter ends, and change the status.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.flush()
+        sys.stderr, sys.stdout = errors, output
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def print_message(line: str) -> None:
@@ -67,12 +134,21 @@ def status_of(error: BaseException | None) -> Exit:
             return Exit.DEVICE_FULL
         if isinstance(error, CertifiedWrongError):
             return Exit.WRONG_PROOF
-        if isinstance(error, BadInputError):
+        if isinstance(error, BadInputError) or is_of_a_path(error):
             status = Exit.BAD_INPUT
         error = error.__cause__ or error.__context__
     return status
 
 
+def is_of_a_path(error: BaseException) -> bool:
+    """Return whether an error says that a path cannot be used, such as one that is too long or forbidden."""
+    return isinstance(error, OSError) and error.errno in _PATHS and error.filename is not None
+
+
+_PATHS = (
+    *(errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EEXIST),
+    *(errno.ELOOP, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EINVAL),
+)
 _DEVICE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _OF_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_IOERR_WRITE")
 

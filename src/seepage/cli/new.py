@@ -49,7 +49,7 @@ def new(
     texts = files("seepage.cli") / "starters"
     words = {"name": name, "file": str(file), "module": file.stem}
     for place, starter in ((file, f"{kind}.py.txt"), (test, f"{kind}_test.py.txt")):
-        write_whole(place, (texts / starter).read_text(encoding="utf-8").format(**words))
+        write_whole(place, (texts / starter).read_text(encoding="utf-8").format(**words), private=False)
     print(f"Written: {shown_path(file)} and {shown_path(test)}. Run them:")
     print(f"  {clean(_NEXT[kind].format(**words), 4000)}")
     print(f"  python -m pytest {shown_path(test)}")

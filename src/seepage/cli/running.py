@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,21 +78,23 @@ def run(
     document_text: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
     optional: bool = False,
+    given: Collection[str] = (),
     answers: Answers = _NOWHERE,
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 
     ``wording`` words fields that messages advise to give, as the table was named: in a document, or by options. If
-    ``optional``, defenses that do not fit table or network are left out, with a line that says why.
+    ``optional``, default defenses and attacks that do not fit table or network are not tried, with a line that says
+    why; ``given`` are the fields that the user gave.
     """
     begun = process_time(), monotonic()
     answers.check(specs)
     try:
         audits = prepare_all(specs, out)
         if optional:
-            audits, wrong = fitting(audits, out)
+            audits, wrong = fitting(audits, out, given)
             for name, why in wrong.items():
-                print_message(f"{name} is left out: {why}")
+                print_message(f"{name} is not tried: {why}")
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)

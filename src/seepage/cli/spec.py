@@ -60,7 +60,7 @@ def new(
         raise BadInputError("--target names a column of a table of your own; add the file: --data FILE.")
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; choose another --out, or take it away first.")
-    write_whole(out, starter(setting, dataset, out=out, **given))
+    write_whole(out, starter(setting, dataset, out=out, **given), private="data" in given)
     print(f"Written: {shown_path(out)}. Check it with: seepage spec check {shown_path(out)}")
 
 

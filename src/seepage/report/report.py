@@ -17,7 +17,7 @@ from seepage.report.notebook import Picture, compact, drawn
 from seepage.report.questions import questions
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
-from seepage.report.summary import headline, summary
+from seepage.report.summary import NOT_TRIED, headline, summary
 from seepage.report.terminal import make_console
 from seepage.results.rows import frame, lifts_of, write_results
 from seepage.results.verdict import INCOMPLETE
@@ -34,6 +34,9 @@ def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
             where = {"batch_size": record["batch_size"], "defense": record["defense"]}
             unknown = report.missing(setting_of(record)) if record["tier"] == INCOMPLETE else None
             verdicts.append({**named, **where, "tier": record["tier"], "incomplete": unknown})
+        for name, why in report.audit.not_tried.items():
+            where = {"batch_size": None, "defense": name}
+            verdicts.append({**named, **where, "tier": NOT_TRIED, "incomplete": why})
     return verdicts
 
 

@@ -33,6 +33,7 @@ _COLUMNS = 3
 _MANY = 0.5
 _ALWAYS_RIGHT = "baseline always right"
 NOT_REACHED = "not reached"
+NOT_TRIED = "not tried"
 _READING = (
     "Leakage is the share of the gap between the best baseline and certainty that the attack closes: none below 5%, "
     "low below 20%, moderate below 50%, high below 90%, else total. Two neighbours are both named where the measured "
@@ -132,6 +133,10 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
         words = result.defense(defense)
         at = f" at {result.audit.about.size} {size}" if size is not None else ""
         notes.append((NOT_REACHED, f"{capitalised(words)}{at}: nothing was measured."))
+    for name, why in result.audit.not_tried.items():
+        notes.append(
+            (NOT_TRIED, f"{capitalised(clean(name))} is not tried, and not known to be safe: {clean(why, 400)}")
+        )
     return notes
 
 

@@ -203,7 +203,7 @@ def reproduce(
             write_provenance(folder, store)
     comparison.gains.update(_gains(table, selection, parts, earlier_runs, run_missing))
     if folder is not None and run_missing:
-        write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
+        write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()), private=False)
         write_results(folder, comparison.rows)
     return comparison
 

@@ -431,6 +431,25 @@ def _try(series: Series, group: range, clock: Callable[[], float], note: Callabl
     return clock() - begun
 
 
+def tried(audit: Audit, configuration: Configuration, part: PlannedPart) -> None:
+    """Start a part on the first unit, and stop it at its first sign of progress.
+
+    Raises:
+        BadInputError: the part cannot be run in this configuration. Other errors are left for its job.
+    """
+
+    def started(share: float) -> None:
+        raise _Started
+
+    try:
+        with threads(audit.spec.threads):
+            audit.expose(configuration, range(1)).measure(part, started)
+    except BadInputError:
+        raise
+    except Exception:
+        return
+
+
 def _expose(series: Series, seconds: float | None) -> float | None:
     """Expose the first unit of a part, to check that it can be run; return the known seconds of the like."""
     with threads(series.audit.spec.threads):

@@ -7,37 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import signal
-import sys
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from multiprocessing import active_children
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of this process's own objects, on their way to workers
-from loky import ProcessPoolExecutor
-from loky.backend.context import get_context
 from tqdm import tqdm
 
 from seepage.devices import keep_freed_memory, threads
-from seepage.errors import BadInputError, one_line
+from seepage.errors import BadInputError, Remedy, one_line
+from seepage.run.processes import Processes
 from seepage.run.store import Failure
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
 from seepage.sources import loaded_files
 
 _POLL_SECONDS = 0.1
-# Interval at which a worker checks that its parent process still lives.
-_WATCH_SECONDS = 0.5
-# A job that ended its worker is tried once more, alone: another job may have been at fault.
-_ATTEMPTS = 2
+# Number of worker processes that may end, one after the other, before they take a job.
+_STARTS = 5
 
 
 @dataclass(frozen=True)
@@ -168,70 +160,61 @@ class WorkerProcesses:
     beside: int
 
     def run(self, work: Work) -> Finished:
-        """Yield jobs with their results, as ``JobRunner`` does."""
-        waiting = deque(work.jobs)
-        attempts = dict.fromkeys((job.name for job in work.jobs), 0)
-        alone: deque[Job] = deque()
+        """Yield jobs with their results, as ``JobRunner`` does.
+
+        Raises:
+            BadInputError: no worker process starts, or an object of a caller cannot be sent to one.
+        """
         make_sendable(work.audits)
-        while any(map(work.wanted, waiting)) or alone:
-            # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
-            messages = get_context("loky").SimpleQueue()
-            others = {process.pid for process in active_children()}
-            state = (messages, list(work.audits), os.getpid())
-            env = {"OMP_NUM_THREADS": str(max(job.threads for job in work.jobs))}
-            pool = ProcessPoolExecutor(1 if alone else self.beside, initializer=_initialise, initargs=state, env=env)
-            # A job that ended its worker is tried first by itself, in a pool of one.
-            source, at_once = (alone, 1) if alone else (waiting, self.beside + 1)
-            running: dict[Future[Results], Job] = {}
-            started: set[int] = set()
-            try:
-                broken = False
-                while not broken and (running or source):
-                    while source and len(running) < at_once:
-                        job = source.popleft()
-                        if source is alone or work.wanted(job):
-                            running[pool.submit(_work, job, work.ends(job))] = job
-                    if not running:
-                        break
-                    finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-                    _listen(messages, work.watcher, started)
-                    for future in finished:
-                        job = running.pop(future)
-                        if future.exception() is None:
-                            yield job, future.result()
-                        elif not isinstance(future.exception(), TimeOverError):
-                            broken = True
-                            running[future] = job
-                            break
-                if broken:
-                    for job in running.values():
-                        began = job.name in started or not started
-                        attempts[job.name] += began
-                        if attempts[job.name] >= _ATTEMPTS:
-                            reason = "its worker process ended twice without a word: killed, or out of memory"
-                            yield job, [Failure(job.units, reason, "")] * len(job.parts)
-                        else:
-                            (alone if began else waiting).appendleft(job)
-            finally:
-                _shut_down(pool, others)
-                _listen(messages, work.watcher, started)
+        lost: list[Job] = []
+        yield from _side_by_side(work, work.jobs, self.beside, lost)
+        # Another job may have been at fault: each is tried once more with none beside it.
+        again: list[Job] = []
+        yield from _side_by_side(work, lost, 1, again)
+        for job in again:
+            reason = "its worker process ended twice without a word: killed, or out of memory"
+            yield job, [Failure(job.units, reason, "")] * len(job.parts)
 
 
-def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:
-    """End a pool and its workers, whatever interrupts come meanwhile."""
-    in_main = threading.current_thread() is threading.main_thread()
-    # loky lists the workers with another program, which inherits this: an interrupt of the group would end it too.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
-    try:
-        pool.shutdown(wait=True, kill_workers=True)
-    finally:
-        # Where loky's own way failed earlier, the interpreter would wait for these without end.
-        for process in active_children():
-            if process.pid is not None and process.pid not in others:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-        if in_main:
-            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+def _side_by_side(work: Work, jobs: Sequence[Job], beside: int, lost: list[Job]) -> Finished:
+    """Yield jobs with their results; those whose worker process ended go to ``lost``."""
+    waiting = deque(jobs)
+    if not waiting:
+        return
+    environment = {"OMP_NUM_THREADS": str(max(job.threads for job in waiting))}
+    ended = 0
+    with contextlib.closing(Processes(_work, list(work.audits), environment)) as processes:
+        while processes.tasks or any(map(work.wanted, waiting)):
+            processes.start(min(beside, processes.tasks + len(waiting)))
+            while waiting and processes.free:
+                job = waiting.popleft()
+                if work.wanted(job):
+                    processes.give((job, work.ends(job)))
+            for event in processes.events(_POLL_SECONDS):
+                job = None if event.task is None else event.task[0]
+                if event.kind == "refused":
+                    raise BadInputError(
+                        f"a worker process cannot load what it needs: {event.value}; give ", Remedy("workers", 1), "."
+                    )
+                if event.kind == "lost" and job is not None:
+                    lost.append(job)
+                elif event.kind == "lost":
+                    ended += 1
+                    if ended >= _STARTS:
+                        raise BadInputError(
+                            f"{ended} worker processes in a row ended before they took a job: killed, or out of "
+                            "memory. What was measured is kept; free memory and run the same command again, or give ",
+                            Remedy("workers", 1),
+                            ".",
+                        )
+                elif job is not None and event.kind == "note":
+                    if event.value is None:
+                        ended = 0
+                        work.watcher.started(job.name)
+                    else:
+                        work.watcher.advanced(job.name, event.value)
+                elif job is not None and event.kind == "result" and event.value is not None:
+                    yield job, event.value
 
 
 def make_sendable(audits: Sequence[Audit]) -> None:
@@ -253,45 +236,38 @@ def _check_sent(part: Part) -> None:
         ) from error
 
 
-def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:
-    while not messages.empty():
-        name, share = messages.get()
-        if share is None:
-            started.add(name)
-            watcher.started(name)
-        else:
-            watcher.advanced(name, share)
-
-
-def _failure(job: Job, error: Exception) -> Failure:
+def _failure(job: Job, error: BaseException) -> Failure:
     return Failure(job.units, one_line(error), traceback.format_exc())
 
 
-# Objects of this worker process from its start to its end.
-_state: dict[str, Any] = {}
+# Whether this worker process is prepared; a process that runs no job need not be.
+_prepared: list[bool] = []
 
 
-def _initialise(messages: Any, audits: list[Audit], parent: int) -> None:
-    # The interrupt of a terminal reaches every process of the group; the parent alone answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _prepare() -> None:
+    """Prepare this worker process for jobs."""
+    if _prepared:
+        return
+    _prepared.append(True)
     keep_freed_memory()
     # Programs of torch draw no bar here, but take its lock for several processes, which a worker that is killed leaves.
     tqdm.set_lock(threading.RLock())
-    _state.update(messages=messages, audits=audits)
-    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
 
 
-def _outlive_nobody(parent: int) -> None:
-    """End this process once its parent is gone: nobody is left to take its results."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_SECONDS)
-    sys.stderr.flush()
-    os._exit(1)
-
-
-def _work(job: Job, ends: float | None) -> Results:
-    messages = _state["messages"]
-    messages.put((job.name, None))
+def _work(audits: Sequence[Audit], task: tuple[Job, float | None], note: Callable[[object], None]) -> Results | None:
+    """Run a job in a worker process; None where its time is over."""
+    job, ends = task
+    _prepare()
+    note(None)
     torch.set_num_threads(job.threads)
-    progress = _until(ends, time.monotonic, lambda share: messages.put((job.name, share)))
-    return carry_out(_state["audits"][job.audit], job, progress)
+    results: Results
+    try:
+        results = carry_out(audits[job.audit], job, _until(ends, time.monotonic, note))
+        # A result that cannot be sent is the failure of its job.
+        dumps(results)
+    except TimeOverError:
+        return None
+    except BaseException as error:
+        # Of a part that ends the program, too: there would be no word of why.
+        results = [_failure(job, error)] * len(job.parts)
+    return results

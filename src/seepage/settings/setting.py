@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seepage import registry
@@ -260,6 +261,7 @@ class Audit(ABC, Generic[S]):
         shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
             measures all of them in one job.
         together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
+        not_tried: default defenses and attacks that cannot act on these rows or this network, with the reason.
         repeatable: whether further units and other configurations can be run; not where messages were captured.
     """
 
@@ -274,6 +276,7 @@ class Audit(ABC, Generic[S]):
     shared: bool = True
     together: int | None = None
     repeatable: bool = True
+    not_tried: Mapping[str, str] = MappingProxyType({})
 
     @property
     def schema(self) -> Schema | None:

@@ -250,6 +250,13 @@ def with_fields(spec: S, changed: Mapping[str, object]) -> S:
     return spec.model_copy(update=changed)
 
 
+def with_few_leaked(spec: S, leaked: int, attacked: int) -> S:
+    """Return a spec; where the default leaks all records that are attacked or more, half of them leak."""
+    if "leaked" in spec.model_fields_set or leaked < attacked:
+        return spec
+    return with_fields(spec, {"leaked": attacked // 2})
+
+
 def facts_of(data: Dataset, **others: Any) -> dict[str, Any]:
     """Return the fields of ``About`` that follow from a table, and others."""
     schema = data.schema

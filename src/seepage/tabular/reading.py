@@ -29,6 +29,7 @@ from seepage.errors import BadInputError, Remedy
 from seepage.tabular.header import COLUMNS, LINES, refuse_data
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn, among_numbers, dates_in_digits
+from seepage.tabular.workbook import check_workbook
 from seepage.text import how_many
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
@@ -383,10 +384,7 @@ class ExcelSource(Source):
     """The first sheet of an Excel workbook; columns without a name and without a cell are no columns."""
 
     def __init__(self, path: Path) -> None:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                size = sum(member.file_size for member in archive.infolist())
-            _check_unpacked(path, size, "bytes", "save it as CSV and give that file")
+        check_workbook(path)
         with pd.ExcelFile(path, engine="calamine") as book:
             sheets = [str(name) for name in book.sheet_names]
             rows = pd.read_excel(book, header=None, keep_default_na=False, na_values=[""])

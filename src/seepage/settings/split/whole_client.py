@@ -36,7 +36,7 @@ from seepage.settings.setting import About, Configuration, Outcome, PlannedPart,
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import facts_of, of_some_rows, planned
+from seepage.settings.units import facts_of, of_some_rows, planned, with_few_leaked
 from seepage.sources import is_own
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
@@ -68,6 +68,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         super()._set_up(spec, dataset)
         data = self.data
+        train, test = split(data.all, spec.test_share, 0)
+        self.spec = spec = with_few_leaked(spec, spec.leaked, len(test))
         refuse_class_attacks("split", spec.attacks, data.schema.target)
         self.defenses = {part.title: mechanisms_of("split", part, FeatureNoise)[0] for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
@@ -77,7 +79,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         if guessed and "label_mode" not in {part.label for part in parts}:
             parts = (*parts, PlannedPart(Part(name="label_mode"), "baseline", label))
         self.parts = parts
-        train, test = split(data.all, spec.test_share, 0)
         if spec.leaked >= len(test):
             raise BadInputError(
                 f"{spec.leaked:,} records are to leak, but {len(test):,} are attacked, of which at least one must "
@@ -216,7 +217,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             "model": "deepfm",
             # A coin is one-hot: two inputs. Behind a hop's ReLU half of the activations are gone.
             **{"hidden": (), "cut": (16 if self.behind_hop else 2) * _CONTROL_COINS, "hop": (16 * _CONTROL_COINS,)},
-            **{"tower": (16,), "epochs": 2, "leaked": 64},
+            **{"tower": (16,), "epochs": 2, "leaked": min(64, len(planted.all) // 8)},
             **{"test_share": 0.25, "attacked_records": 200, "exposures": None},
             "attacks": attacks,
             "baselines": (Part(name="constant"),),

@@ -59,6 +59,7 @@ from seepage.settings.units import (
     rehearsed_training,
     rows_identity,
     rows_in_time,
+    with_few_leaked,
     with_fields,
 )
 from seepage.settings.vertical.layout import VerticalLayout
@@ -175,7 +176,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         rate = _ROWS_A_SECOND / spec.repetitions
         data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data = data
-        self.spec = spec = _with_few_leaked(spec, data)
+        if spec.attacked == "held_out":
+            spec = with_few_leaked(spec, spec.leaked, len(split(data.all, spec.test_share, 0)[1]))
+        self.spec = spec
         self.layout = _layout(spec, data)
         self.partition = (
             self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema, data.named_sensitive)
@@ -731,14 +734,6 @@ class VerticalExposure(Exposure):
             gradients = learning.gradients(trained, self.first, spec.gradient_batch, seeds["gradients"])
             knowledge = replace(knowledge, gradients=gradients)
         return replace(knowledge, bottom=trained.model.bottoms[spec.victim]).only(grants)
-
-
-def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
-    """Return the spec; where the default leaks more records than are attacked, with half of them leaked."""
-    if "leaked" in spec.model_fields_set or spec.attacked != "held_out":
-        return spec
-    held_out = len(split(data.all, spec.test_share, 0)[1])
-    return spec if spec.leaked < held_out else with_fields(spec, {"leaked": held_out // 2})
 
 
 def _check_target(defenses: Mapping[str, VerticalDefense], target: Discrete | Continuous) -> None:

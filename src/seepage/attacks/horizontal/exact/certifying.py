@@ -116,7 +116,7 @@ def write_certificate(
     certificate = {**head, "cells": claims, **({"opened": shown} if opened else {})}
     if not opened:
         write_whole(cells_file, _text(shown), private=True)
-    write_whole(file, _text(certificate), private=opened)
+    write_whole(file, _text(certificate))
     given = int((proof.given & ~proof.cells).sum())
     return WrittenCertificate(file, None if opened else cells_file, int(proof.cells.sum()), given, records=len(records))
 
