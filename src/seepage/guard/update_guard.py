@@ -22,8 +22,9 @@ from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.captures.captured import Capture, Description
 from seepage.captures.recovery import attacker_statistics
-from seepage.errors import BadInputError, check_count, positive
+from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
+from seepage.guard.beside import counted_records
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
 from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
 from seepage.guard.policy import GuardPolicy
@@ -33,7 +34,7 @@ from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.own import load_own
 from seepage.models.states import State, as_state, changes, common_prefix, is_buffer, state_digest
-from seepage.protocols.recipe import MessageRecipe
+from seepage.protocols.recipe import MOST_RECORDS, MessageRecipe
 from seepage.registry import attacks
 from seepage.sources import is_own
 from seepage.tabular.client_encoder import ClientEncoder
@@ -309,6 +310,8 @@ class UpdateGuard:
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
     ) -> Knowledge:
         """Return what the server knows besides the message."""
+        if count > MOST_RECORDS:
+            raise BadInputError(f"{count:,} records are more than the {MOST_RECORDS:,} that a message may be of")
         if count % self.recipe.clients:
             raise BadInputError(f"{count} records are not shared evenly by {self.recipe.clients} clients")
         if self.recipe.precision in ("float16", "bfloat16", "mixed"):
@@ -403,7 +406,7 @@ class UpdateGuard:
 
     def _record_count(self, records: int | None) -> int | None:
         if records is not None:
-            check_count("records", records)
+            records = counted_records(records, "records", trained=True)
         stated = self.recipe.batch_size
         if None not in (records, stated) and records != stated:
             raise BadInputError(f"the recipe says {stated} records, the update is of {records}; leave one of them out.")
