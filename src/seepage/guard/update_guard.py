@@ -223,7 +223,10 @@ class UpdateGuard:
             why = str(error).rstrip(".")
         matches: tuple[Matches | None, Matches | None] = (None, None)
         if own is not None and model is not None and decision not in ("proved", "matched whole"):
-            decision, why, matches = self._compared(model, changed, guess, own, count or len(own.rows), decision, why)
+            # Noise holds running statistics back.
+            seen = {} if self.policy.noise_multiplier is not None else running
+            count_known = count or len(own.rows)
+            decision, why, matches = self._compared(model, changed, seen, guess, own, count_known, decision, why)
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
@@ -267,6 +270,7 @@ class UpdateGuard:
         self,
         model: Model,
         changed: Mapping[str, Tensor],
+        running: Mapping[str, Tensor],
         guess: RecordsGuess | None,
         own: OwnRows,
         records: int,
@@ -278,7 +282,7 @@ class UpdateGuard:
         if guess is not None:
             read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
             why = f"{read} are among the records that the attack returned; {why}"
-        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS)
+        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS, running)
         in_span = span.matches
         why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:
@@ -287,11 +291,10 @@ class UpdateGuard:
             decision = "in the span"
         elif span.contradicted:
             decision, why = "not tried", f"the rows are not those of the update, or are encoded in another way; {why}"
-        elif in_span is not None:
-            decision = "pass"
-        elif decision == "read":
+        elif decision == "read" or (decision == "in the span" and in_span is not None):
             # What the attack took for records are not the client's.
             decision = "not tried"
+        # Rows that do not lie in the span alone are no pass: the attack has to have been tried, too.
         return decision, why, (read, in_span)
 
     def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
@@ -345,13 +348,13 @@ class UpdateGuard:
                 for labelled in _labelled(other, self.schema):
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
-        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width)
+        units = next(iter(view.message.values())).shape[1]
+        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width, units)
         # Noise has every rank; what was read in it is read all the same. Fewer directions than records mix them.
         if search is not None and search.read and max(search.ranks, default=math.inf) >= knowledge.batch_size:
             return "read", f"{why}: {doubt}", guess
         if search is not None and doubt is not None and not noisy:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
-            units = next(iter(view.message.values())).shape[1]
             spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
