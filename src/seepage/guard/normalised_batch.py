@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,12 +30,14 @@ class NormalisedBatch:
         centred: affine layers whose errors add up to zero over any batch, as where such a normalisation follows.
         outputs: mean outputs of such layers over the batch less their biases, where running statistics give them away.
         complete: whether the client's rows are as many as the records, so that their mean is that of the batch.
+        unmoved: whether running statistics came back as they were sent, as of a client that normalises by these.
     """
 
     module: nn.Module
     centred: frozenset[str]
     outputs: Mapping[str, Float[Tensor, " unit"]]
     complete: bool
+    unmoved: bool
 
     @classmethod
     def of(
@@ -48,26 +50,18 @@ class NormalisedBatch:
     ) -> NormalisedBatch:
         """Return how rows were normalised: by running statistics, else by the rows as a batch, else as decoys are."""
         layers, revealed = normalisations(model.module), moments_of_steps(model.module, running)
-        # A client that freezes a layer leaves its statistics as they were, and normalises by them.
-        frozen_there = {
-            name
-            for name, layer in layers.items()
-            if any(buffer.rpartition(".")[0] == name for buffer in running)
-            and name not in revealed
-            and layer.momentum != 0
-        }
+        # Those of a client that froze a layer, or holds its statistics back.
+        unmoved = any(buffer.rpartition(".")[0] in layers.keys() - revealed.keys() for buffer in running)
         complete = len(rows) == records > 1
         moments = dict(revealed)
-        if len(revealed) + len(frozen_there) < len(layers):
+        if len(revealed) < len(layers):
             moments = _moments(model, rows if complete else decoys[:_MOST]) | moments
         # Running statistics hold the unbiased variance.
         applied = {
-            name: each._replace(variance=each.variance * (1 - 1 / max(2, records)))
-            for name, each in moments.items()
-            if name not in frozen_there
+            name: each._replace(variance=each.variance * (1 - 1 / max(2, records))) for name, each in moments.items()
         }
         module = frozen(model.module, applied) if applied else model.module
-        follows = _centred(model, decoys[:_PROBED], frozen_there)
+        follows = _centred(model, decoys[:_PROBED])
         outputs = {}
         for name, norm in follows.items():
             if norm in revealed:
@@ -76,7 +70,7 @@ class NormalisedBatch:
                 outputs[name] = revealed[norm].mean.double()
                 if layer.bias is not None:
                     outputs[name] = outputs[name] - layer.bias.detach().double()
-        return cls(module, frozenset(follows), outputs, complete)
+        return cls(module, frozenset(follows), outputs, complete, unmoved)
 
     def means(
         self,
@@ -100,7 +94,7 @@ def _moments(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, M
     """Return the moments of each normalisation by the batch, if the rows were the batch."""
     if len(rows) < 2:
         return {}
-    module = _by_batch(model, frozenset())
+    module = _by_batch(model)
     seen = inputs_seen(module)
     with torch.no_grad(), plain_attention(), seen as inputs:
         module(rows.to(next(module.parameters()).dtype))
@@ -108,22 +102,22 @@ def _moments(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, M
     return {name: Moments(each.mean(1), each.var(1)) for name, each in channels.items()}
 
 
-def _by_batch(model: Model, fixed: Collection[str]) -> nn.Module:
-    """Return a copy in evaluation mode, but for normalisations by the batch besides the fixed ones."""
+def _by_batch(model: Model) -> nn.Module:
+    """Return a copy in evaluation mode, but for normalisations by the batch."""
     module = copy.deepcopy(model.module).eval()
-    for name in normalisations(model.module).keys() - set(fixed):
+    for name in normalisations(model.module):
         module.get_submodule(name).train()
     return module
 
 
-def _centred(model: Model, rows: Float[Tensor, "record encoded"], fixed: Collection[str]) -> dict[str, str | None]:
+def _centred(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, str | None]:
     """Return the affine layers whose errors add up to zero, with the normalisation that takes their outputs, if any.
 
     That is seen in the errors of a batch, whatever normalises there: a layer of PyTorch, or a few lines of a user's.
     """
     if len(rows) < 2:
         return {}
-    module = _by_batch(model, fixed)
+    module = _by_batch(model)
     outputs: dict[str, Tensor] = {}
     taken: dict[str, int] = {}
 

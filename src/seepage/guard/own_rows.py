@@ -178,9 +178,10 @@ def compare_with_span(
         each = [side[name] for side in sides]
         middles = batch.means(name, weights, [side.inputs for side in each]) if centred else []
         forms = [each, *(_less(each, middle, records) for middle in middles)]
-        dimensions = min(span.rank, most)
         outside = []
         for form in forms:
+            # Where the client normalised by other statistics than its batch's, the rows themselves are spanned.
+            dimensions = min(span.rank, records if form is each and batch.unmoved else most)
             if dimensions < layer.shape[1]:
                 outside.append([_distance(side.inputs, span.directions[:dimensions], layer.shape[1]) for side in form])
                 compare(outside[-1])
