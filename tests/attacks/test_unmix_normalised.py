@@ -20,7 +20,7 @@ from seepage.attacks.horizontal.matching.tableak import tableak
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.defenses.gaussian_noise import GaussianNoise
-from seepage.learning import batch_statistics, gradient
+from seepage.learning import LocalTraining, batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, by_batch
 from seepage.models.mlp import nn3
 from seepage.models.model import Head, Model
@@ -30,7 +30,7 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
-from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, UpdateView
 
 GERMAN = load("german")
 CLIENT = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
@@ -327,3 +327,63 @@ def test_normalised_outputs_say_why_they_are_not_read() -> None:
     [regime] = guess.regime
     assert regime.startswith("not tried: ")
     assert "the gradient of 'first' has 2 dimensions" in regime
+
+
+def one_step(
+    model: Model, records: int, noise: float = 0.0, epochs: int = 1, optimizer: str = "sgd"
+) -> tuple[UpdateView, Knowledge]:
+    """Return a client's change in float32, as it is taken from weights before and after, and the batch's moments."""
+    rows, labels = CLIENT.encode(GERMAN.train.cells[:records]), GERMAN.train.labels[:records]
+    after = {name: part.detach().clone() for name, part in model.parameters.items()}
+    for _ in range(epochs):
+        step = gradient(model, rows[None], labels[None].float(), {name: part[None] for name, part in after.items()})
+        after = {name: part - 0.1 * step[name][0] for name, part in after.items()}
+    generator = torch.Generator().manual_seed(0)
+    change = {
+        name: (part - after[name] + noise * torch.randn(part.shape, generator=generator))[None].detach()
+        for name, part in model.parameters.items()
+    }
+    training = LocalTraining(epochs, records, 0.1, optimizer=optimizer)  # pyright: ignore[reportArgumentType]
+    granted = batch_statistics(model, rows[None])
+    return UpdateView(model, change, training), Knowledge(
+        GERMAN.schema, GERMAN.statistics, records, batch_statistics=granted
+    )
+
+
+@pytest.mark.parametrize("which", [pytest.param("both layers", marks=pytest.mark.long), "the first layer", "residual"])
+def test_one_plain_step_is_read_whole_as_its_gradient_is(which: str) -> None:
+    """The change of float32 weights, whose rounding no gradient has."""
+    view, known = one_step(NETWORKS[which](), 8)
+    guess = unmix(starts=48, restarts=1, iterations=1)(view, known, [3])
+    assert guess.regime is not None
+    assert guess.regime[0].startswith("all 8 records read, which explains the whole message")
+    assert_read(guess, GERMAN.train.cells[None, :8], GERMAN.train.labels[None, :8])
+
+
+def test_nothing_is_read_in_noise_and_that_is_no_evidence() -> None:
+    view, known = one_step(NETWORKS["both layers"](), 8, noise=0.1)
+    guess = unmix(starts=48, restarts=1, iterations=1)(view, known, [3])
+    assert guess.searches is not None
+    [search] = guess.searches
+    assert search.read == 0
+    assert "are more than 8 records leave" in str(search.doubt(8, GERMAN.schema.width))
+
+
+@pytest.mark.parametrize("options", [{"epochs": 2}, {"optimizer": "adam"}])
+def test_several_steps_and_signs_are_not_tried(options: dict[str, Any]) -> None:
+    view, known = one_step(NETWORKS["both layers"](), 8, **options)
+    guess = unmix(restarts=1, iterations=1)(view, known, [3])
+    assert guess.regime == ("not tried: batch normalisation, and gradients that are not exact",)
+
+
+def test_directions_below_the_rounding_of_weights_are_no_evidence() -> None:
+    """Of a network with large weights hardly any direction of a small step is left."""
+    model = network(70, 60, normalised=(True, True))
+    with torch.no_grad():
+        for name in ("0.weight", "3.weight"):
+            model.parameters[name].mul_(3e4)
+    view, known = one_step(model, 8)
+    guess = unmix(starts=16, restarts=1, iterations=1)(view, known, [3])
+    assert guess.searches is not None
+    [search] = guess.searches
+    assert (search.read, "hides directions" in str(search.doubt(8, GERMAN.schema.width))) == (0, True)

@@ -150,7 +150,8 @@ def test_without_rows_as_many_directions_as_records_are_in_the_span_unless_noise
 
 
 @pytest.mark.parametrize("kind", ["narrow", "noise", "random"])
-def test_updates_that_give_no_record_away_pass(kind: str) -> None:
+def test_updates_that_give_no_record_away_are_sent_and_pass_where_the_attack_could_have_read(kind: str) -> None:
+    """Noise that the recipe does not know keeps the attack from reading, and rows alone are no evidence."""
     own, decoys = chosen_rows(300 if kind == "narrow" else 8)
     width = 8 if kind == "narrow" else 64
     change = update(network(width), own)
@@ -162,7 +163,7 @@ def test_updates_that_give_no_record_away_pass(kind: str) -> None:
     if kind != "narrow":
         change = {name: (kind == "noise") * part + size * noise[name] for name, part in change.items()}
     answer = answered(change, own, decoys, width)
-    assert answer.finding.decision == "pass"
+    assert answer.finding.decision == ("pass" if kind == "narrow" else "not tried")
     assert answer.message is not None
     assert "own rows" in answer.finding.why
 
@@ -203,7 +204,7 @@ def test_the_span_of_the_first_layer_is_that_of_the_rows() -> None:
 
 def test_a_span_of_everything_says_nothing() -> None:
     own, others = chosen_rows(200)
-    module = nn.Sequential(nn.Linear(DATA.schema.width, 300))
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 150))
     rows = OwnRows(ROWS[own].double(), ROWS[others].double())
     change = {
         name: torch.randn(part.shape, generator=torch.Generator().manual_seed(0))

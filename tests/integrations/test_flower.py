@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
@@ -25,7 +29,7 @@ from seepage.guard.policy import GuardPolicy
 from seepage.integrations.flower import CaptureReplies, leak_guard_mod
 from seepage.models.model import Model
 from seepage.models.states import state_digest
-from tests.integrations.updates import DATA, NOISE, RECIPE, after_one_step, guard_file, guarded, network
+from tests.integrations.updates import DATA, ENCODER, NOISE, RECIPE, after_one_step, guard_file, guarded, network
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +61,7 @@ def state_of(message: Message) -> dict[str, Tensor]:
     return dict(message.content.array_records["arrays"].to_torch_state_dict())
 
 
+OF_EIGHT = RECIPE.model_copy(update={"batch_size": 8})
 EXPECTED = after_one_step(dict(network().state_dict()))
 
 
@@ -99,17 +104,167 @@ def test_each_client_may_have_a_guard_of_its_own() -> None:
     assert asked == [7]
 
 
-def test_only_training_is_checked() -> None:
-    mod = leak_guard_mod(guarded(GuardPolicy("block", "strict")))
-    reply = mod(order(MessageType.EVALUATE), CONTEXT, train)
-    assert not reply.has_error()
+EVERYTHING = GuardPolicy("report")
+POLICIES = (GuardPolicy("block"), GuardPolicy("block", "strict"), GuardPolicy("report", "strict"), NOISE)
+ENCODED = ENCODER.encode(DATA.train.cells[:3])
+ROWS = ENCODED.flatten().tolist()
+# Replies that hold rows beside the model.
+CARRIES: dict[str, RecordDict] = {
+    "config of bytes": RecordDict({"config": ConfigRecord({"data": ENCODED.numpy().tobytes()})}),
+    "config of lists": RecordDict({"config": ConfigRecord({"data": ROWS})}),
+    "config of text": RecordDict({"config": ConfigRecord({"message": DATA.train.frame.iloc[0].to_json()})}),
+    "config of texts": RecordDict({"config": ConfigRecord({"message": ["a", "b"]})}),
+    "metrics of lists": RecordDict({"metrics": MetricRecord({"loss": ROWS})}),
+    "a short list": RecordDict({"metrics": MetricRecord({"loss": [0.5]})}),
+    "many metrics": RecordDict({"metrics": MetricRecord({f"cell-{i}": cell for i, cell in enumerate(ROWS)})}),
+    "many records": RecordDict({f"metrics.p{i}": MetricRecord({"loss": cell}) for i, cell in enumerate(ROWS)}),
+    "a name": RecordDict({"metrics": MetricRecord({"age 39": 1})}),
+    "a name of a record": RecordDict({"age 39": MetricRecord({"loss": 1.0})}),
+    "a name of an empty record": RecordDict({"age 39": ConfigRecord()}),
+}
 
 
-def test_an_error_of_the_app_stays_its_own() -> None:
+def with_update(content: RecordDict, update: ArrayRecord | None = None) -> RecordDict:
+    """Return a reply's content with the update of eight records."""
+    arrays = update or ArrayRecord(EXPECTED)  # pyright: ignore[reportArgumentType]
+    return RecordDict({"arrays": arrays, "count": MetricRecord({"num-examples": 8}), **content})
+
+
+def answered(policy: GuardPolicy, content: RecordDict, kind: str = MessageType.TRAIN, metrics: int = 0) -> Message:
+    recipe = RECIPE if metrics else OF_EIGHT
+    mod = leak_guard_mod(guarded(policy, recipe))
+    return mod(order(kind), CONTEXT, lambda message, _: Message(content, reply_to=message))
+
+
+@pytest.mark.parametrize("carries", CARRIES)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", ["train", "train.twice", "evaluate", "evaluate.twice", "query", "query.columns"])
+def test_rows_beside_the_model_leave_in_no_reply(carries: str, policy: GuardPolicy, kind: str) -> None:
+    content = CARRIES[carries]
+    reply = answered(policy, with_update(content) if kind.startswith("train") else content, kind)
+    assert reply.has_error()
+    assert reply.error.reason == "the leak guard withholds this reply; the client's own log says why"
+
+
+def test_a_policy_that_reports_and_advises_sends_them_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    reply = answered(EVERYTHING, CARRIES["metrics of lists"], "query")
+    assert reply.content.metric_records["metrics"]["loss"] == ROWS
+    assert "sent unread" in caplog.text
+    sent = answered(EVERYTHING, with_update(CARRIES["config of lists"]))
+    assert sent.content.config_records["config"]["data"] == ROWS
+
+
+@pytest.mark.parametrize("kind", [MessageType.EVALUATE, MessageType.QUERY])
+def test_arrays_leave_in_training_replies_alone(kind: str) -> None:
+    for content in (with_update(RecordDict()), RecordDict({"arrays": ArrayRecord([ENCODED.numpy()])})):
+        assert answered(GuardPolicy("block"), content, kind).has_error()
+    assert not answered(EVERYTHING, with_update(RecordDict()), kind).has_error()
+
+
+@pytest.mark.parametrize("kind", [MessageType.EVALUATE, MessageType.QUERY])
+@pytest.mark.parametrize("policy", [*POLICIES, EVERYTHING])
+def test_usual_metrics_leave(kind: str, policy: GuardPolicy) -> None:
+    metrics = {"eval_loss": 0.7, "accuracy": 0.5, "eval_acc": 0.5, "num-examples": 120, "f1": math.nan}
+    reply = answered(policy, RecordDict({"metrics": MetricRecord(metrics)}), kind)  # pyright: ignore[reportArgumentType]
+    assert dict(reply.content.metric_records["metrics"])["accuracy"] == 0.5
+    assert reply.metadata.message_type == kind
+    # As clients of the older interface answer.
+    older = {
+        "evaluateres.loss": MetricRecord({"loss": 0.7}),
+        "evaluateres.num_examples": MetricRecord({"num_examples": 120}),
+        "evaluateres.metrics": ConfigRecord({"accuracy": 0.5}),
+        "evaluateres.status": ConfigRecord({"code": 0, "message": "Success"}),
+    }
+    reply = answered(policy, RecordDict(older), kind)  # pyright: ignore[reportArgumentType]
+    assert reply.content.config_records["evaluateres.status"]["message"] == "Success"
+
+
+def test_metrics_of_a_training_leave_with_it_and_other_names_where_the_policy_lists_them() -> None:
+    metrics = {"train_loss": 0.7, "train-accuracy": 0.5, "epochs": 3}
+    sent = answered(NOISE, with_update(RecordDict({"metrics": MetricRecord(metrics)})))  # pyright: ignore[reportArgumentType]
+    assert dict(sent.content.metric_records["metrics"]) == metrics
+    assert list(sent.content) == ["arrays", "count", "metrics"]
+    named = RecordDict({"metrics": MetricRecord({"tumours": 3})})
+    assert answered(GuardPolicy("block"), named, "query").has_error()
+    assert not answered(GuardPolicy("block", metrics=("tumours",)), named, "query").has_error()
+
+
+@pytest.mark.parametrize("count", [0, -8, 10**12, 8.5, math.nan, math.inf, [8], "8"])
+@pytest.mark.parametrize("policy", [*POLICIES, EVERYTHING])
+def test_a_number_of_records_that_cannot_be_withholds_the_update(count: Any, policy: GuardPolicy) -> None:
+    record = ConfigRecord if isinstance(count, str) else MetricRecord
+    content = RecordDict({"arrays": ArrayRecord(EXPECTED), "metrics": record({"num-examples": count})})  # pyright: ignore[reportArgumentType]
+    reply = answered(policy, content, metrics=1)
+    assert reply.error.reason == "the leak guard withholds this reply; the client's own log says why"
+
+
+def test_a_number_of_records_is_counted_where_it_is_absent_and_refused_where_it_is_said_twice() -> None:
+    content = RecordDict({"arrays": ArrayRecord(EXPECTED)})  # pyright: ignore[reportArgumentType]
+    assert not answered(EVERYTHING, content, metrics=1).has_error()
+    assert answered(GuardPolicy("block", "strict"), content, metrics=1).has_error()
+    twice = RecordDict({"metrics": MetricRecord({"num-examples": 9})})
+    assert answered(EVERYTHING, with_update(twice), metrics=1).has_error()
+
+
+CELL = "Tim from Ely"
+
+
+def parses_a_cell(message: Message, _: Context) -> Message:
+    """Fail as pandas does, with a cell in the text."""
+    pd.Series([CELL]).astype(float)
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate", "query.columns"])
+@pytest.mark.parametrize("policy", [GuardPolicy("block", "strict"), EVERYTHING])
+def test_the_text_of_an_exception_stays_in_the_clients_log(
+    kind: str, policy: GuardPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = ClientApp(mods=[leak_guard_mod(guarded(policy))])
+    for register in (app.train(), app.evaluate(), app.query("columns")):
+        register(parses_a_cell)
+    reply = app(order(kind), CONTEXT)
+    assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+    assert str(reply.error.reason).startswith("ValueError was raised at the client")
+    assert CELL not in str(reply.error.reason)
+    assert CELL in caplog.text
+
+
+def test_the_text_of_an_exception_of_the_guard_stays_there_too() -> None:
+    def none(_: Context) -> Any:
+        raise ValueError(CELL)
+
+    reply = leak_guard_mod(none)(order(), CONTEXT, train)
+    assert (CELL in str(reply.error.reason), reply.has_error()) == (False, True)
+    # A reply that is none.
+    assert leak_guard_mod(guarded(EVERYTHING))(order(), CONTEXT, lambda *_: CELL).has_error()  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+@pytest.mark.parametrize(("code", "sent"), [(99, 99), (2, 2), (10**12, ErrorCode.UNKNOWN)])
+def test_an_error_of_the_app_keeps_its_code_and_loses_its_text(code: int, sent: int) -> None:
     def fails(message: Message, _: Context) -> Message:
-        return Message(Error(code=99, reason="out of memory"), reply_to=message)
+        return Message(Error(code=code, reason=CELL), reply_to=message)
 
-    assert leak_guard_mod(guarded(GuardPolicy()))(order(), CONTEXT, fails).error.reason == "out of memory"
+    reply = leak_guard_mod(guarded(EVERYTHING))(order(), CONTEXT, fails)
+    assert reply.error.code == sent
+    assert CELL not in str(reply.error.reason)
+
+
+def test_nothing_leaves_behind_an_array_or_in_metadata() -> None:
+    def hides(message: Message, _: Context) -> Message:
+        arrays = ArrayRecord(EXPECTED)  # pyright: ignore[reportArgumentType]
+        name, array = next(iter(arrays.items()))
+        arrays[name] = Array(CELL, array.shape, array.stype, array.data + CELL.encode())
+        reply = Message(with_update(RecordDict(), arrays), reply_to=message)
+        reply.metadata.group_id = CELL
+        return reply
+
+    reply = leak_guard_mod(guarded(EVERYTHING))(order(), CONTEXT, hides)
+    assert all(torch.equal(part, EXPECTED[name]) for name, part in state_of(reply).items())
+    for array in reply.content.array_records["arrays"].values():
+        assert CELL.encode() not in array.data
+        assert array.dtype == "float32"
+    assert reply.metadata.group_id != CELL
 
 
 @pytest.mark.parametrize("arrays", [0, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from nvflare.private.privacy_manager import Scope
 from seepage.errors import BadInputError
 from seepage.guard.policy import GuardPolicy
 from seepage.integrations.nvflare import LeakGuard
-from tests.integrations.updates import RECIPE, after_one_step, guard_file, guarded, network
+from tests.integrations.updates import DATA, ENCODER, NOISE, RECIPE, after_one_step, guard_file, guarded, network
 
 BEFORE = dict(network().state_dict())
 AFTER = after_one_step(BEFORE)
@@ -132,6 +133,76 @@ def test_strict_lets_nothing_out_that_the_guard_cannot_read(shareable: Shareable
     with pytest.raises(ContentBlockedException, match=what):
         LeakGuard(guard=guarded(GuardPolicy("report", "strict"))).process(shareable, context())
     assert LeakGuard(guard=guarded(GuardPolicy("report"))).process(shareable, context()) is shareable
+
+
+ROWS = ENCODER.encode(DATA.train.cells[:3]).numpy()
+BLOCKING = (GuardPolicy("block"), GuardPolicy("block", "strict"), GuardPolicy("report", "strict"), NOISE)
+
+
+def metrics(**values: Any) -> DXO:
+    return DXO(DataKind.METRICS, values)
+
+
+# Answers that hold rows beside the model, some next to an update.
+CARRIES: dict[str, Shareable] = {
+    "an array": metrics(loss=ROWS).to_shareable(),
+    "a list": metrics(loss=ROWS.ravel().tolist()).to_shareable(),
+    "text": metrics(message=DATA.train.frame.iloc[0].to_json()).to_shareable(),
+    "bytes": metrics(loss=ROWS.tobytes()).to_shareable(),
+    "nested": metrics(train={"loss": {"mean": ROWS.tolist()}}).to_shareable(),
+    "many": metrics(train={f"cell-{i}": float(cell) for i, cell in enumerate(ROWS.ravel())}).to_shareable(),
+    "a name": metrics(**{"age 39": 1.0}).to_shareable(),
+    "an empty name": metrics(**{"age 39": {}}).to_shareable(),
+    "a name of a collection": DXO(DataKind.COLLECTION, {"age 39": metrics(loss=1.0)}).to_shareable(),
+    "in a collection": DXO(DataKind.COLLECTION, {"metrics": metrics(loss=ROWS)}).to_shareable(),
+    "metadata": DXO(DataKind.METRICS, {"loss": 0.5}, {MetaKey.INITIAL_METRICS: {"loss": ROWS}}).to_shareable(),
+    "processed": DXO(DataKind.METRICS, {"loss": 0.5}, {MetaKey.PROCESSED_ALGORITHM: "39"}).to_shareable(),
+    "metadata of weights": reply(meta={MetaKey.CONFIGS: {"rows": ROWS.tolist()}}),
+    "statistics": DXO(DataKind.STATISTICS, {"age": {"mean": 39.0}}).to_shareable(),
+    "beside a DXO": Shareable({**reply(), "rows": ROWS}),
+    "in a DXO": reply(),
+}
+CARRIES["beside a DXO"].set_header("__content_type__", "DXO")
+CARRIES["in a DXO"]["DXO"]["rows"] = ROWS
+
+
+@pytest.mark.parametrize("carries", CARRIES)
+@pytest.mark.parametrize("policy", BLOCKING)
+def test_rows_beside_the_model_leave_in_no_answer(carries: str, policy: GuardPolicy) -> None:
+    with pytest.raises(ContentBlockedException, match="the leak guard cannot read this answer"):
+        LeakGuard(guard=guarded(policy, OF_EIGHT)).process(copy.deepcopy(CARRIES[carries]), context())
+
+
+@pytest.mark.parametrize("policy", BLOCKING)
+def test_usual_metrics_leave(policy: GuardPolicy) -> None:
+    usual = {"val_accuracy": 0.5, "loss": np.float32(0.7), "train": {"auc": 0.6}}
+    sent = LeakGuard(guard=guarded(policy)).process(metrics(**usual).to_shareable(), context())
+    assert from_shareable(sent).data == usual
+    named = metrics(tumours=3).to_shareable()
+    allowing = GuardPolicy("block", metrics=("tumours",))
+    assert from_shareable(LeakGuard(guard=guarded(allowing)).process(named, context())).data == {"tumours": 3}
+
+
+def test_headers_leave_where_they_are_numbers_or_what_the_server_sent() -> None:
+    answer = metrics(loss=0.5).to_shareable()
+    for name, value in ((AppConstants.CURRENT_ROUND, 5), ("owner", "site-3"), ("rows", ROWS), ("note", "age 39")):
+        answer.set_header(name, value)
+    found = context()
+    keeping = LeakGuard(guard=guarded(GuardPolicy("block")))
+    keeping.set_prop(FilterContextKey.CHAIN_TYPE, FilterChainType.TASK_DATA_CHAIN)
+    sent_task = task()
+    sent_task.set_header("owner", "site-3")
+    keeping.process(sent_task, found)
+    sent = LeakGuard(guard=guarded(GuardPolicy("block"))).process(answer, found)
+    assert sent["__headers__"] == {"__content_type__": "DXO", AppConstants.CURRENT_ROUND: 5, "owner": "site-3"}
+
+
+@pytest.mark.parametrize(("code", "sent"), [(ReturnCode.EXECUTION_EXCEPTION,) * 2, ("age 39", "EXECUTION_EXCEPTION")])
+@pytest.mark.parametrize("policy", [GuardPolicy("report"), *BLOCKING])
+def test_of_a_failure_its_code_alone_leaves(code: str, sent: str, policy: GuardPolicy) -> None:
+    failed = make_reply(code, {"__error__": "could not convert string to float: 'Tim'"})
+    failed["rows"] = ROWS
+    assert LeakGuard(guard=guarded(policy)).process(failed, context()) == make_reply(sent)
 
 
 def test_metrics_and_failures_pass() -> None:

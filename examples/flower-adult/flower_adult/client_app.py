@@ -47,10 +47,11 @@ def guarded(message: Message, context: Context, call_next: ClientAppCallable) ->
     return leak_guard_mod(guard_of)(message, context, call_next)
 
 
-app = ClientApp()
+# Whatever is asked for: replies to evaluate and query may hold rows as well.
+app = ClientApp(mods=[guarded])
 
 
-@app.train(mods=[guarded])
+@app.train()
 def trained(message: Message, context: Context) -> Message:
     """Return the model after local training."""
     config = context.run_config

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.errors import BadInputError
+from seepage.guard.normalised_batch import NormalisedBatch
 from seepage.learning import mean_loss
 from seepage.models.calling import plain_attention
 from seepage.models.model import Model
@@ -120,7 +121,12 @@ class SpanTest:
 
 
 def compare_with_span(
-    model: Model, change: Mapping[str, Tensor], own: OwnRows, records: int, operations: float = math.inf
+    model: Model,
+    change: Mapping[str, Tensor],
+    own: OwnRows,
+    records: int,
+    operations: float = math.inf,
+    running: Mapping[str, Tensor] | None = None,
 ) -> SpanTest:
     """Compare how near the client's rows and decoys are to what each affine layer's change spans and points along.
 
@@ -130,17 +136,24 @@ def compare_with_span(
     is needed. A row's distance to the first directions of a layer's change, as many as there are records, is compared
     with those of decoys.
 
+    Where a normalisation by the batch follows, the errors of a layer add up to zero: its rows span inputs less their
+    mean over the batch, and its bias says nothing. The mean is what ``running`` statistics after training give away,
+    and that of the rows where they are as many as the records. Deeper inputs are those that this batch's normalisation
+    gives.
+
     Signs of entries, as in a first step of Adam, and lost entries blur the span. The change still points along the
     records' own gradients, more than along those of decoys, see ``_along``.
 
-    Half of the decoys say how near is near, over all layers and both tests together; the others say how many rows are
-    as near by chance. Layers whose change spans all of their inputs are left out, since every row lies in them, and
-    layers too wide for so many ``operations``. Inputs of inner layers are those at the received model, also where a
-    client takes several steps.
+    Half of the decoys say how near is near, over all layers and tests together; the others say how many rows are as
+    near by chance. Layers whose change spans all of their inputs are left out of the first test, since every row lies
+    in them, and layers too wide for so many ``operations``. Inputs of inner layers are those at the received model,
+    also where a client takes several steps.
     """
     half = len(own.decoys) // 2
     sets = (own.decoys[:half], own.decoys[half:], own.rows)
-    sides = [_layer_sides(model, rows, errors=_errors_fit(model, own, operations)) for rows in sets]
+    batch = NormalisedBatch.of(model, own.rows, own.decoys, records, running or {})
+    fits = _errors_fit(model, own, operations)
+    sides = [_layer_sides(model, rows, batch.module, errors=fits) for rows in sets]
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
 
@@ -152,25 +165,35 @@ def compare_with_span(
             nearer = torch.searchsorted(calibrating, each, right=True) - itself
             nearness[i].append(nearer.double() / max(1, half - itself))
 
-    for name, of_rows in sides[2].items():
-        layer = _change(name, change)
+    for name in sides[2]:
+        centred = name in batch.centred
+        layer = _change(name, change, bias=not centred)
         if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
             continue
         precision = torch.finfo(change[f"{name}.weight"].dtype).eps
-        span = _LayerSpan.of(layer, precision)
-        if span.rank > records and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
-            span = _without_decay(span, _change(name, model.parameters), records, precision)
-        dimensions = min(span.rank, records)
-        if dimensions >= layer.shape[1]:
-            continue
-        distances = [_distance(each[name].inputs, span.directions[:dimensions], layer.shape[1]) for each in sides]
-        compare(distances)
-        if half and of_rows.errors and records < min(layer.shape):
-            compare(_along(span.layer, [each[name] for each in sides]))
-        inputs = of_rows.inputs.flatten(1)
+        span, weights = _LayerSpan.of(layer, precision), _change(name, model.parameters, bias=not centred)
+        most = records - centred
+        if span.rank > most and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
+            span = _without_decay(span, weights, most, precision, biased=not centred)
+        each = [side[name] for side in sides]
+        middles = batch.means(name, weights, [side.inputs for side in each]) if centred else []
+        forms = [each, *(_less(each, middle, records) for middle in middles)]
+        outside = []
+        for form in forms:
+            # Where the client normalised by other statistics than its batch's, the rows themselves are spanned.
+            dimensions = min(span.rank, records if form is each and batch.unmoved else most)
+            if dimensions < layer.shape[1]:
+                outside.append([_distance(side.inputs, span.directions[:dimensions], layer.shape[1]) for side in form])
+                compare(outside[-1])
+        for form in forms[1:] or forms:
+            if half and each[2].errors and records < len(layer):
+                compare(_along(span.layer, form))
+        inputs = each[2].inputs.flatten(1)
         takes_rows = torch.equal(inputs, own.rows.to(change[f"{name}.weight"].dtype).double())
-        if takes_rows and span.rank == records == len(own.rows) < min(layer.shape):
-            contradicted |= bool((distances[2] > _OUTSIDE * inputs.norm(dim=1)).all())
+        known = not centred or len(own.rows) == records
+        if takes_rows and known and outside and span.rank == most == len(own.rows) - centred < min(layer.shape):
+            away = [bool((form[2] > _OUTSIDE * inputs.norm(dim=1)).all()) for form in outside]
+            contradicted |= all(away)
     if not half or not nearness[0]:
         return SpanTest(None, contradicted)
     calibrating, others, rows = (torch.stack(each).amin(0) for each in nearness)
@@ -203,12 +226,12 @@ def _encoded(rows: Rows, encoder: Encoder, schema: Schema, what: str) -> Float[T
     return numbers.detach().double().cpu()
 
 
-def _change(name: str, change: Mapping[str, Tensor]) -> Float[Tensor, "unit extended"] | None:
-    """Return the change of a layer's weights and biases side by side; None where it was not sent."""
-    weight, bias = change.get(f"{name}.weight"), change.get(f"{name}.bias")
+def _change(name: str, change: Mapping[str, Tensor], *, bias: bool) -> Float[Tensor, "unit extended"] | None:
+    """Return the change of a layer's weights, and of its biases beside it if asked for; None where none was sent."""
+    weight, shift = change.get(f"{name}.weight"), change.get(f"{name}.bias") if bias else None
     if weight is None:
         return None
-    parts = [weight.double()] + ([] if bias is None else [bias.double()[:, None]])
+    parts = [weight.double()] + ([] if shift is None else [shift.double()[:, None]])
     return torch.cat(parts, dim=1)
 
 
@@ -228,7 +251,12 @@ class _LayerSpan:
 
 
 def _without_decay(
-    span: _LayerSpan, weights: Float[Tensor, "unit extended"] | None, records: int, precision: float
+    span: _LayerSpan,
+    weights: Float[Tensor, "unit extended"] | None,
+    records: int,
+    precision: float,
+    *,
+    biased: bool,
 ) -> _LayerSpan:
     """Return the span of a change without the multiple of the weights in it, where that leaves far less beside it.
 
@@ -241,7 +269,8 @@ def _without_decay(
     weight = weights[:, : span.layer.shape[1]]
     candidates = [span]
     # Biases may be left out of the decay.
-    for decayed in (weight, torch.cat([weight[:, :-1], torch.zeros_like(weight[:, -1:])], dim=1)):
+    without = [torch.cat([weight[:, :-1], torch.zeros_like(weight[:, -1:])], dim=1)] if biased else []
+    for decayed in (weight, *without):
         inverse = torch.linalg.pinv(decayed)
         tall = decayed.shape[0] >= decayed.shape[1]
         values = torch.linalg.eigvals(inverse @ span.layer if tall else span.layer @ inverse).real.sort().values
@@ -328,12 +357,24 @@ class _Sides:
     errors: tuple[Float[Tensor, "record *part unit"], ...]
 
 
-def _layer_sides(model: Model, rows: Float[Tensor, "record encoded"], *, errors: bool) -> dict[str, _Sides]:
+def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: int) -> list[_Sides]:
+    """Return decoys' and rows' inputs of a layer less their mean over the batch.
+
+    A mean that is of a record too is nearer to it than to any decoy, whatever the update spans. Less the mean of the
+    others it is a row like any other: that is n / (n - 1) times the distance.
+    """
+    factors = (1.0, 1.0, records / max(1, records - 1))
+    return [_Sides(factor * (side.inputs - mean), side.errors) for factor, side in zip(factors, sides, strict=True)]
+
+
+def _layer_sides(
+    model: Model, rows: Float[Tensor, "record encoded"], module: nn.Module, *, errors: bool
+) -> dict[str, _Sides]:
     """Return the two sides of each affine layer's gradient for each row alone, by the layer's name."""
     inputs: dict[str, list[Tensor]] = {}
     outputs: dict[str, Tensor] = {}
     backward: dict[str, list[list[Tensor]]] = {}
-    module, losses = model.module, _losses(model) if errors else []
+    losses = _losses(model) if errors else []
 
     def listen(name: str, part: nn.Linear) -> object:
         def note(_: nn.Module, taken: Sequence[Tensor], given: Tensor) -> None:

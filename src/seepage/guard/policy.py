@@ -32,6 +32,7 @@ class GuardPolicy:
         noise_multiplier: standard deviation of the noise on every entry over ``clip_norm``, for ``noise``.
         delta: probability with which epsilon may be exceeded.
         share: largest share of the records that may lie in the span of an update, where the client's rows are given.
+        metrics: names of numbers that a reply may carry beside the model, besides usual ones such as ``train_loss``.
 
     Raises:
         BadInputError: a name is unknown, or a number is missing, out of range or without use.
@@ -47,6 +48,7 @@ class GuardPolicy:
     noise_multiplier: float | int | None = None
     delta: float = 1e-5
     share: float = 0.05
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("policy", self.action, Action)
@@ -65,6 +67,13 @@ class GuardPolicy:
             raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta!r}.")
         if not 0 <= self.share < 1:
             raise BadInputError(f"share is 0 or more and below 1, got share={self.share!r}.")
+        if isinstance(self.metrics, str) or not all(isinstance(name, str) for name in self.metrics):
+            raise BadInputError(f"metrics is a list of names, got metrics={self.metrics!r}.")
+
+    @property
+    def sends_unread(self) -> bool:
+        """Whether replies are sent with parts that the guard does not read: only where it reports and advises."""
+        return self.action == "report" and self.mode == "advise"
 
     @property
     def changes(self) -> bool:

@@ -29,7 +29,7 @@ class GuardSettings(BaseModel):
         reference: table of public rows of the same kind.
         rows: table of the client's own rows, which it trains on.
         encoder: JSON declaration of the client's encoder.
-        policy, mode, clip_norm, noise_multiplier, delta, share: what to do with updates, see ``GuardPolicy``.
+        policy, mode, clip_norm, noise_multiplier, delta, share, metrics: what to do with updates, see ``GuardPolicy``.
         log: file to which a line is added a round. The other keys are arguments of ``UpdateGuard``.
     """
 
@@ -47,6 +47,7 @@ class GuardSettings(BaseModel):
     noise_multiplier: float | None = None
     delta: float = 1e-5
     share: float = 0.05
+    metrics: tuple[str, ...] = ()
     head: Head | None = None
     seconds: float = 20.0
     log: Path | None = None
@@ -97,6 +98,7 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         settings.noise_multiplier,
         settings.delta,
         settings.share,
+        settings.metrics,
     )
     place, _, factory = settings.model.rpartition(":")
     return UpdateGuard(

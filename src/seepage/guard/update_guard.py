@@ -22,8 +22,9 @@ from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.captures.captured import Capture, Description
 from seepage.captures.recovery import attacker_statistics
-from seepage.errors import BadInputError, check_count, positive
+from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
+from seepage.guard.beside import counted_records
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
 from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
 from seepage.guard.policy import GuardPolicy
@@ -33,7 +34,7 @@ from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.own import load_own
 from seepage.models.states import State, as_state, changes, common_prefix, is_buffer, state_digest
-from seepage.protocols.recipe import MessageRecipe
+from seepage.protocols.recipe import MOST_RECORDS, MessageRecipe
 from seepage.registry import attacks
 from seepage.sources import is_own
 from seepage.tabular.client_encoder import ClientEncoder
@@ -222,7 +223,10 @@ class UpdateGuard:
             why = str(error).rstrip(".")
         matches: tuple[Matches | None, Matches | None] = (None, None)
         if own is not None and model is not None and decision not in ("proved", "matched whole"):
-            decision, why, matches = self._compared(model, changed, guess, own, count or len(own.rows), decision, why)
+            # Noise holds running statistics back.
+            seen = {} if self.policy.noise_multiplier is not None else running
+            count_known = count or len(own.rows)
+            decision, why, matches = self._compared(model, changed, seen, guess, own, count_known, decision, why)
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
@@ -266,6 +270,7 @@ class UpdateGuard:
         self,
         model: Model,
         changed: Mapping[str, Tensor],
+        running: Mapping[str, Tensor],
         guess: RecordsGuess | None,
         own: OwnRows,
         records: int,
@@ -277,7 +282,7 @@ class UpdateGuard:
         if guess is not None:
             read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
             why = f"{read} are among the records that the attack returned; {why}"
-        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS)
+        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS, running)
         in_span = span.matches
         why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:
@@ -286,11 +291,10 @@ class UpdateGuard:
             decision = "in the span"
         elif span.contradicted:
             decision, why = "not tried", f"the rows are not those of the update, or are encoded in another way; {why}"
-        elif in_span is not None:
-            decision = "pass"
-        elif decision == "read":
+        elif decision == "read" or (decision == "in the span" and in_span is not None):
             # What the attack took for records are not the client's.
             decision = "not tried"
+        # Rows that do not lie in the span alone are no pass: the attack has to have been tried, too.
         return decision, why, (read, in_span)
 
     def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
@@ -309,6 +313,8 @@ class UpdateGuard:
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
     ) -> Knowledge:
         """Return what the server knows besides the message."""
+        if count > MOST_RECORDS:
+            raise BadInputError(f"{count:,} records are more than the {MOST_RECORDS:,} that a message may be of")
         if count % self.recipe.clients:
             raise BadInputError(f"{count} records are not shared evenly by {self.recipe.clients} clients")
         if self.recipe.precision in ("float16", "bfloat16", "mixed"):
@@ -342,13 +348,13 @@ class UpdateGuard:
                 for labelled in _labelled(other, self.schema):
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
-        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width)
+        units = next(iter(view.message.values())).shape[1]
+        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width, units)
         # Noise has every rank; what was read in it is read all the same. Fewer directions than records mix them.
         if search is not None and search.read and max(search.ranks, default=math.inf) >= knowledge.batch_size:
             return "read", f"{why}: {doubt}", guess
         if search is not None and doubt is not None and not noisy:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
-            units = next(iter(view.message.values())).shape[1]
             spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
@@ -403,7 +409,7 @@ class UpdateGuard:
 
     def _record_count(self, records: int | None) -> int | None:
         if records is not None:
-            check_count("records", records)
+            records = counted_records(records, "records", trained=True)
         stated = self.recipe.batch_size
         if None not in (records, stated) and records != stated:
             raise BadInputError(f"the recipe says {stated} records, the update is of {records}; leave one of them out.")

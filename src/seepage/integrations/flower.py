@@ -20,6 +20,7 @@ from seepage.captures.capturing import Ids
 from seepage.captures.parties import PartyTranscripts
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
+from seepage.guard.beside import check_beside, check_name, counted_records, without_text
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
@@ -30,7 +31,17 @@ from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
 
 with extra("flower", "Flower", "flwr"):
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Error,
+        Message,
+        MessageType,
+        MetricRecord,
+        RecordDict,
+    )
     from flwr.clientapp.typing import ClientAppCallable, Mod
     from flwr.common.constant import ErrorCode
     from flwr.serverapp import Grid
@@ -39,26 +50,32 @@ with extra("flower", "Flower", "flwr"):
 
 C = TypeVar("C", bound="CaptureReplies")
 
+_LARGEST_CODE = 999  # codes of errors, Flower's and an app's own
+
 _LOGGER = logging.getLogger(__name__)
 _BLOCKED = "the leak guard sends no update in this round"
+_WITHHELD = "the leak guard withholds this reply; the client's own log says why"
 
 
 def leak_guard_mod(
     guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard], *, weighted_by_key: str = "num-examples"
 ) -> Mod:
-    """Return a mod that checks the reply to each training message before it is sent.
+    """Return a mod that checks each reply before it is sent: the update of a training message, and what is beside it.
 
-    Register it first, since the first mod is the last to see the reply: ``@app.train(mods=[leak_guard_mod(...)])``, or
-    before all of these with ``ClientApp(mods=[...])``. A reply that is blocked becomes an error, which strategies
-    count as a failure. So does a reply that cannot be checked: one without exactly one ``ArrayRecord``, or with that of
-    another network.
+    Register it for all messages with ``ClientApp(mods=[leak_guard_mod(...)])``, and before all other mods, since the
+    first mod is the last to see the reply. An update that is blocked becomes an error, which strategies count as a
+    failure. So does a reply that cannot be checked: a training reply without exactly one ``ArrayRecord``, or with that
+    of another network; arrays in replies to ``evaluate`` and ``query``; and whatever a reply holds beside the model but
+    a few numbers under usual names, see ``seepage.guard.beside``. A policy that reports and advises sends these, with a
+    warning. The text of an exception of the app, or of an error that it returns, never leaves.
 
     Args:
         guard: guard; path of a guard file, whose network is registered; or a function that returns the guard of a
             client, for apps whose clients have other tables. Give it the client's own ``rows``, so that it counts those
             that the reply gives away. Flower starts an app anew in each round: give the guard a log, so that rounds
             with noise are counted.
-        weighted_by_key: name of the metric that says how many records the reply is of, where the recipe does not.
+        weighted_by_key: name of the metric that says how many records the reply is of, where the recipe does not: a
+            whole number from 1 to 2**20.
 
     Example:
         >>> from flwr.clientapp import ClientApp
@@ -71,41 +88,105 @@ def leak_guard_mod(
     prepared = load(guard) if isinstance(guard, str | Path) else guard
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
-            return call_next(message, context)
-        checks = prepared if isinstance(prepared, UpdateGuard) else prepared(context)
-        # Before the app runs, which may change the arrays in place.
-        sent = _only_arrays(message)
-        received = None if sent is None else {name: array.numpy().copy() for name, array in sent[1].items()}
-        reply = call_next(message, context)
-        if reply.has_error():
-            return reply
-        arrays_of_reply = _only_arrays(reply)
-        if received is None or arrays_of_reply is None:
-            _LOGGER.warning("leak guard: message and reply each need exactly one ArrayRecord; nothing is sent")
-            return _refusal(message)
-        key, arrays = arrays_of_reply
-        records = None if checks.recipe.batch_size is not None else _number(reply, weighted_by_key)
         try:
-            answer = checks(
-                received,
-                {name: array.numpy() for name, array in arrays.items()},
-                records=records,
-                round=_round(message),
-            )
+            checks = prepared if isinstance(prepared, UpdateGuard) else prepared(context)
+            # Before the app runs, which may change the arrays in place.
+            received = _arrays(message)
+        except Exception as error:
+            return _raised(message, error, ErrorCode.MOD_FAILED_PRECONDITION)
+        try:
+            reply = call_next(message, context)
+        except Exception as error:
+            return _raised(message, error, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+        try:
+            if reply.has_error():
+                return _app_error(message, reply.error)
+            training = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+            return _checked(checks, message, received, reply, weighted_by_key, training=training)
         except BadInputError as error:
             _LOGGER.warning("leak guard: nothing is sent, since the reply cannot be checked: %s", error)
-            return _refusal(message)
-        _LOGGER.info("leak guard: %s", answer.finding)
-        if answer.message is None:
-            return _refusal(message)
-        if checks.policy.changes:
-            reply.content.array_records[key] = ArrayRecord(
-                {name: Array(np.ascontiguousarray(tensor.numpy())) for name, tensor in answer.message.items()}
-            )
-        return reply
+            return _refusal(message, _WITHHELD)
+        except Exception as error:
+            return _raised(message, error, ErrorCode.MOD_FAILED_PRECONDITION)
 
     return mod
+
+
+def _checked(
+    checks: UpdateGuard,
+    message: Message,
+    received: dict[str, np.ndarray] | None,
+    reply: Message,
+    weighted_by_key: str,
+    *,
+    training: bool,
+) -> Message:
+    """Return the reply as it may be sent; ``BadInputError`` where it cannot be checked."""
+    further = (*checks.policy.metrics, weighted_by_key)
+    count = _number(reply, weighted_by_key, training)
+    arrays = None
+    try:
+        for name in reply.content:
+            check_name(name, name, further)
+        check_beside(_numbers_of(reply), further)
+        if not training and any(reply.content.array_records.values()):
+            raise BadInputError(
+                f"a reply to {message.metadata.message_type!r} holds arrays, which the guard compares with nothing; "
+                "return metrics alone"
+            )
+    except BadInputError as error:
+        if not checks.policy.sends_unread:
+            raise
+        _LOGGER.warning("leak guard: sent unread, as the policy reports and advises: %s", error)
+        if not training:
+            return reply
+    if training:
+        records = list(reply.content.array_records.items())
+        if received is None or len(records) != 1:
+            raise BadInputError("message and reply each need exactly one ArrayRecord")
+        [(key, record)] = records
+        given = {name: array.numpy() for name, array in record.items()}
+        records_behind = None if checks.recipe.batch_size is not None else count
+        answer = checks(received, given, records=records_behind, round=_round(message))
+        _LOGGER.info("leak guard: %s", answer.finding)
+        if answer.message is None:
+            return _refusal(message, _BLOCKED)
+        if checks.policy.changes:
+            given = {name: tensor.numpy() for name, tensor in answer.message.items()}
+        # Written anew from what was checked: the bytes of an array may hold more than the array.
+        arrays = key, ArrayRecord({name: Array(np.ascontiguousarray(part)) for name, part in given.items()})
+    return _written_anew(message, reply, arrays)
+
+
+def _written_anew(message: Message, reply: Message, arrays: tuple[str, ArrayRecord] | None) -> Message:
+    """Return the reply with arrays that were checked, and without what its metadata may hold besides."""
+    content = RecordDict()
+    for name, record in reply.content.items():
+        if isinstance(record, ArrayRecord):
+            record = ArrayRecord() if arrays is None else arrays[1]
+        content[name] = record
+    return Message(content, reply_to=message)
+
+
+def _numbers_of(reply: Message) -> Iterable[tuple[tuple[str, str], object]]:
+    """Yield place and value of what a reply holds beside arrays."""
+    for records in (reply.content.metric_records, reply.content.config_records):
+        for name, record in records.items():
+            for key, value in record.items():
+                yield (name, key), value
+
+
+def _raised(message: Message, error: Exception, code: int) -> Message:
+    _LOGGER.error("leak guard: an exception, whose text stays here", exc_info=error)
+    return Message(Error(code=code, reason=without_text(error)), reply_to=message)
+
+
+def _app_error(message: Message, error: Error) -> Message:
+    """Return an app's error without its text."""
+    _LOGGER.error("leak guard: the app returned error %d, whose text stays here: %s", error.code, error.reason)
+    code = error.code if 0 <= error.code <= _LARGEST_CODE else ErrorCode.UNKNOWN
+    reason = "the client's app returned an error; its text is in the client's own log, as it may hold cells"
+    return Message(Error(code=code, reason=reason), reply_to=message)
 
 
 class CaptureReplies(Strategy):
@@ -188,10 +269,18 @@ class CaptureReplies(Strategy):
                 _write_model(folder / f"model-{node}.safetensors", before)
             recipe = self._capture_recipe
             update = after if recipe.training is None else changes(before, after)
-            count = recipe.batch_size if recipe.batch_size is not None else _number(reply, self._capture_weight)
+            count = recipe.batch_size if recipe.batch_size is not None else self._counted(reply)
             facts = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
             facts |= {"client": str(node), "round": server_round}
             save_capture(folder / f"client-{node}.safetensors", update, Description(**facts))
+
+    def _counted(self, reply: Message) -> int | None:
+        """Return how many records a reply says it is of; None where it does not, or says what cannot be."""
+        try:
+            return _number(reply, self._capture_weight)
+        except BadInputError as error:
+            _LOGGER.warning("a reply is captured without its number of records: %s", error)
+            return None
 
 
 class CaptureGrid(Grid):
@@ -305,13 +394,17 @@ def _only_arrays(message: Message) -> tuple[str, ArrayRecord] | None:
     return records[0] if len(records) == 1 else None
 
 
-def _number(reply: Message, key: str) -> int | None:
-    """Return a whole number among the metrics of a reply; None where there is none of that name."""
-    for metrics in reply.content.metric_records.values():
-        value = metrics.get(key)
-        if isinstance(value, int | float) and value >= 1 and value == int(value):
-            return int(value)
-    return None
+def _number(reply: Message, key: str, trained: bool = True) -> int | None:
+    """Return how many records a reply says it is of; None where it does not.
+
+    Raises:
+        BadInputError: it is no whole number within bounds, or two records of the reply contradict each other.
+    """
+    records = (*reply.content.metric_records.values(), *reply.content.config_records.values())
+    counts = {counted_records(record[key], key, trained=trained) for record in records if key in record}
+    if len(counts) > 1:
+        raise BadInputError(f"the reply says {key!r} more than once, {' and '.join(map(str, sorted(counts)))}.")
+    return next(iter(counts), None)
 
 
 def _round(message: Message) -> int | None:
@@ -322,5 +415,11 @@ def _round(message: Message) -> int | None:
     return None
 
 
-def _refusal(message: Message) -> Message:
-    return Message(Error(code=ErrorCode.MOD_FAILED_PRECONDITION, reason=_BLOCKED), reply_to=message)
+def _arrays(message: Message) -> dict[str, np.ndarray] | None:
+    """Return copies of the arrays of the one ArrayRecord of a message; None where it has none, or several."""
+    record = _only_arrays(message) if message.has_content() else None
+    return None if record is None else {name: array.numpy().copy() for name, array in record[1].items()}
+
+
+def _refusal(message: Message, reason: str) -> Message:
+    return Message(Error(code=ErrorCode.MOD_FAILED_PRECONDITION, reason=reason), reply_to=message)

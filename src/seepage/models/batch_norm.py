@@ -255,6 +255,35 @@ def from_running(
     return moments
 
 
+def moments_of_steps(module: nn.Module, after: Mapping[str, Tensor]) -> dict[str, Moments]:
+    """Return the mean moments of the batches of one or more steps that running statistics after them reveal, by layer.
+
+    S batches move a running statistic r to (1 - m)^S r plus a mean of theirs that weighs the last most. How many they
+    were is counted beside the statistics, and one where it is not. The module's buffers are those before. Layers whose
+    statistics did not move, or are not there, are left out.
+
+    Example:
+        >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
+        >>> after = {"0.running_mean": torch.full((1,), 1.5), "0.running_var": torch.ones(1)}
+        >>> moments_of_steps(layer, after | {"0.num_batches_tracked": torch.tensor(2)})["0"].mean
+        tensor([2.])
+    """
+    buffers, moments = dict(module.named_buffers()), {}
+    for name, layer in normalisations(module).items():
+        both, counter = _buffers(name), _buffers(name)[0].replace("running_mean", "num_batches_tracked")
+        if any(buffer not in after or buffer not in buffers for buffer in both) or layer.momentum == 0:
+            continue
+        before = [buffers[buffer].to(after[buffer]) for buffer in both]
+        if all(torch.equal(old, after[buffer]) for old, buffer in zip(before, both, strict=True)):
+            continue
+        counted = int(buffers[counter]) if counter in buffers else 0
+        steps = max(1, int(after[counter]) - counted) if counter in after else 1
+        share = steps / (counted + steps) if layer.momentum is None else 1 - (1 - layer.momentum) ** steps
+        mean, variance = ((after[b] - (1 - share) * old) / share for old, b in zip(before, both, strict=True))
+        moments[name] = Moments(mean, variance.clamp_min(0))
+    return moments
+
+
 def _share(layer: BatchNorm, batches: int) -> float:
     if layer.momentum is not None:
         return layer.momentum

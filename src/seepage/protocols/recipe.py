@@ -17,6 +17,9 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView, View
 from seepage.wire.precision import Precision
 
+MOST_RECORDS = 2**20
+"""Largest number of records behind a message."""
+
 Arithmetic = Literal["float16", "bfloat16", "float32", "float64", "mixed"]
 """The number format in which a client computed; ``mixed`` for automatic mixed precision."""
 
@@ -53,7 +56,7 @@ class MessageRecipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     protocol: Literal["fedsgd", "fedavg"] = "fedsgd"
-    batch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=MOST_RECORDS)] | None = None
     training: (
         Annotated[
             InstanceOf[LocalTraining],

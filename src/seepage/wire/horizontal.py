@@ -204,16 +204,23 @@ NOT_TRIED = "not tried: "
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """Figures of an exact search on one victim's message: records that it read, and ranks of hidden layers."""
+    """Figures of an exact search on one victim's message.
+
+    Attributes:
+        read: number of records that it read.
+        ranks: ranks of hidden layers.
+        unsure: reason, where there is a special one, why reading nothing is no evidence.
+    """
 
     read: int
     ranks: tuple[int, ...]
+    unsure: str | None = None
 
     def spans_rows(self, records: int, width: int) -> bool:
         """Return whether the layer that takes the rows changed in exactly as many directions as there are records."""
         return bool(self.ranks) and self.ranks[0] == records < width
 
-    def doubt(self, records: int, width: int) -> str | None:
+    def doubt(self, records: int, width: int, units: int | None = None) -> str | None:
         """Return why a search without any proof is no evidence about the message; None where it is evidence.
 
         The gradient of a layer that takes the rows is a sum over records of an error times a row. So its rank is at
@@ -232,9 +239,12 @@ class ExactSearch:
         if first > records:
             more = f"gradients of rank {first} are more than {records} records leave"
             return f"{more}: their number or the recipe is not right, or rounding hides them"
+        if self.unsure is not None:
+            return self.unsure
         if not first:
             return "the layer that takes the rows sends nothing, and no search reads the others without it"
-        if self.spans_rows(records, width) or (first < width and set(self.ranks) == {first}):
+        mixed = units == first < records
+        if self.spans_rows(records, width) or (first < width and set(self.ranks) == {first} and not mixed):
             return "no row is in the span of the gradient: the encoder is not the client's, or a layer is not sent"
         return None
 

@@ -50,6 +50,7 @@ class Harvest:
     traceless: Bool[Tensor, " record"]  # records whose cells leave no trace in the message
     dimensions: tuple[int, ...]  # rank of each hidden layer's gradient
     ceiling: int | None = None  # most records that the layers behind the first distinguish; None if not known
+    unsure: str | None = None  # reason why reading nothing is no evidence; None where it is
 
     @classmethod
     def of_spans(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,10 @@ _DETERMINED = 1e-6  # share of the largest singular value that is too small to c
 _PATIENCE = 4  # rounds without an improvement after which no more is expected
 _VARIES = 1e-4  # share of a column in a span of differences that is more than rounding
 SAME = 300.0  # largest difference of a replay from what was received that counts as none, in roundings
+# Of the noise of rounded parameters: what a whole batch may leave in standard deviations, the length of a unit's
+# gradient from which it counts, and singular values above it.
+_NOISES, _HEARD, _ABOVE_NOISE = 3.0, 20.0, 1.2
+_CLEARLY = 30.0  # times the bound on rounding above which a direction is more than that
 # Times that numbers are fitted, and unknown numbers up to which they are.
 _FITS, _FITTED_AT_ONCE = 3, 1000
 # Step of the difference quotients, standardised, and how many are taken at a time.
@@ -128,7 +133,8 @@ class NormalisedHarvester(RecordHarvester):
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, with the standard errors of their numbers where these are known."""
         errors = self._starts.spread(cells, torch.inf if spread is None else spread)
-        return Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
+        harvest = Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
+        return replace(harvest, dimensions=seen.dimensions, unsure=seen.unsure)
 
     def _replayed(
         self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
@@ -169,9 +175,17 @@ class ReplayedBatch:
     spans: list[Span]
 
     def __init__(
-        self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
+        self,
+        view: GradientView,
+        victim: int,
+        records: int,
+        moments: Mapping[str, Moments],
+        encoder: Encoder,
+        noise: Mapping[str, float] | None = None,
     ) -> None:
         place = {**view.place(victim), **view.model.frozen}
+        # Standard deviation of what rounded parameters add to each entry, by name; none in gradients as computed.
+        self._noise = dict(noise or {})
         self._place = {name: parameter.detach().double() for name, parameter in place.items()}
         self._received = {name: g[victim].double() for name, g in view.gradient.items()}
         self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps
@@ -181,6 +195,24 @@ class ReplayedBatch:
         }
         self.occurring = torch.ones_like(encoder.is_continuous)
         self._counts: Tensor | None = None
+        self._excess, self._hidden = 0, False
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Rank of each layer's gradient and the mean; more than there are records where the message has more."""
+        return tuple(self._records + self._excess if self._excess > 0 else span.rank for span in self.spans)
+
+    @property
+    def unsure(self) -> str | None:
+        """Reason why a search that reads nothing is no evidence; None where it is."""
+        if self._hidden:
+            return "rounding of the parameters hides directions of the gradient, so that no row is sure to lie in it"
+        if not self.tells:
+            return "every row lies in the gradients of the layers, so that a search says nothing"
+        whole = [span.rank == self._records < span.rows.shape[1] - 1 for span in self._searched]
+        return (
+            "the records lie in the gradients of the layers, and the search did not find them" if any(whole) else None
+        )
 
     @property
     def tells(self) -> bool:
@@ -217,7 +249,7 @@ class ReplayedBatch:
         # A shift that all records share is normalised away; only the statistics reveal it.
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
-        rest = [(part - sent[name]) / self._usual(name) for name, part in self._received.items()]
+        rest = [(part - sent[name]) / self._unit(name) for name, part in self._received.items()]
         for name, own in batch_statistics(self._model, rows, place).items():
             mean, variance = self._moments[name]
             level, spread = ((mean.square() + variance).mean().sqrt(), variance.square().mean().sqrt())
@@ -230,21 +262,39 @@ class ReplayedBatch:
         sizes += [t.numel() for moments in self._moments.values() for t in moments]
         return all(float(part.square().mean().sqrt()) <= SAME for part in left.split(sizes))
 
-    def _usual(self, name: str) -> float:
-        """Return the root mean square of a layer's gradient; that of a bias before normalisation is rounding alone."""
+    def _unit(self, name: str) -> float:
+        """Return what differences of a tensor are measured in, times a rounding.
+
+        That is the root mean square of its layer's gradient, since that of a bias before normalisation is rounding
+        alone; or such a share of the noise that ``SAME`` of them are a few standard deviations.
+        """
         layer = name.rpartition(".")[0]
         entries = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
-        return max(float(torch.cat(entries).square().mean().sqrt()), 1e-300)
+        noise = _NOISES * self._noise.get(name, 0.0) / (SAME * self._rounding)
+        return max(float(torch.cat(entries).square().mean().sqrt()), noise, 1e-300)
 
     def _biased(self, positions: int) -> float:
         return 1 - 1 / (self._records * positions)
 
-    def _basis(self, parts: Sequence[Tensor], centred: bool) -> Float[Tensor, "rank input"]:
+    def _basis(self, parts: Sequence[Tensor], centred: bool, noise: float = 0.0) -> Float[Tensor, "rank input"]:
         """Return orthonormal rows that a layer's gradient spans; where errors add up to zero the bias says nothing."""
         sent = torch.cat([parts[0], *(bias[:, None] for bias in parts[1:])], 1) if not centred else parts[0]
-        _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
+        scale = row_scale(sent)
+        # Units that noise alone may have moved say nothing; scaled up it would have the others' size.
+        scale = torch.where(scale > _HEARD * noise * sent.shape[1] ** 0.5, scale, torch.full_like(scale, torch.inf))
+        if not bool(scale.isfinite().any()):
+            self._hidden |= bool(sent.any())
+            return sent[:0]
+        _, values, right = torch.linalg.svd(sent / scale[:, None], full_matrices=False)
+        # A matrix of noise alone has a norm next to this (Davidson and Szarek 2001).
+        loudest = noise / float(scale.min()) * (sent.shape[0] ** 0.5 + sent.shape[1] ** 0.5)
         most = self._records - centred
-        return right[: min(most, int((values > _ROUNDINGS * self._rounding * values[0]).sum()))]
+        least = max(_ROUNDINGS * self._rounding * float(values[0]), _ABOVE_NOISE * loudest)
+        rank = int((values > least).sum())
+        self._excess = max(self._excess, int((values > _CLEARLY * least).sum()) - most)
+        # Directions beyond the rank are not there, or are too short to be told from noise.
+        self._hidden |= bool(noise) and rank < min(most, *sent.shape)
+        return right[: min(most, rank)]
 
     def _at_end(self, inputs: Tensor, outputs: Tensor, sent: Tensor) -> CandidateEvidence:
         """Return a layer's evidence about copies and labels, where its errors are those of the outputs."""
@@ -260,9 +310,15 @@ class Seen(ReplayedBatch):
     """Evidence about records in the gradient and the statistics of a network that ``opening`` takes."""
 
     def __init__(
-        self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
+        self,
+        view: GradientView,
+        victim: int,
+        records: int,
+        moments: Mapping[str, Moments],
+        encoder: Encoder,
+        noise: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__(view, victim, records, moments, encoder)
+        super().__init__(view, victim, records, moments, encoder, noise)
         opened = opening(view.model.module)
         assert opened is not None
         self._names = {part: name for name, part in view.model.module.named_modules()}
@@ -274,7 +330,8 @@ class Seen(ReplayedBatch):
             first = span_of(torch.eye(encoder.width + 1, dtype=torch.float64, device=mean.device))
         else:
             (weight, bias), positions = self._affine(opened.first), 1
-            basis = self._basis(self._gradient_of(opened.first), opened.first_norm is not None)
+            quiet = self._noise.get(f"{self._names[opened.first]}.weight", 0.0)
+            basis = self._basis(self._gradient_of(opened.first), opened.first_norm is not None, quiet)
             first = span_of(basis)
             if opened.first_norm is not None:
                 outputs = self._moments[self._names[opened.first_norm]].mean - bias
@@ -285,7 +342,8 @@ class Seen(ReplayedBatch):
                     self.occurring = encoder.is_continuous | (self._counts > 0.5)
                 first = span_of(torch.cat([basis, open_]), mean)
         inside = len(weight)
-        basis = self._basis(self._gradient_of(opened.second), opened.second_norm is not None)
+        quiet = self._noise.get(f"{self._names[opened.second]}.weight", 0.0)
+        basis = self._basis(self._gradient_of(opened.second), opened.second_norm is not None, quiet)
         if opened.second_norm is None:
             second = span_of(torch.cat([basis[:, :inside], basis[:, -1:]], 1))
         else:

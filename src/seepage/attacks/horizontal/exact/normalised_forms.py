@@ -29,11 +29,15 @@ def seen_of(
     moments: Mapping[str, Moments],
     encoder: Encoder,
     statistics: Statistics,
+    noise: Mapping[str, float] | None = None,
 ) -> ReplayedBatch:
-    """Return the evidence about records in a victim's gradient and the statistics of its batch."""
+    """Return the evidence about records in a victim's gradient and the statistics of its batch.
+
+    ``noise`` is the standard deviation of what rounded parameters add to each entry, by name.
+    """
     if opening(view.model.module) is not None:
-        return Seen(view, victim, records, moments, encoder)
-    return TracedSeen(view, victim, records, moments, encoder, statistics)
+        return Seen(view, victim, records, moments, encoder, noise)
+    return TracedSeen(view, victim, records, moments, encoder, statistics, noise)
 
 
 class TracedSeen(ReplayedBatch):
@@ -52,8 +56,9 @@ class TracedSeen(ReplayedBatch):
         moments: Mapping[str, Moments],
         encoder: Encoder,
         statistics: Statistics,
+        noise: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__(view, victim, records, moments, encoder)
+        super().__init__(view, victim, records, moments, encoder, noise)
         rows = typical_rows(encoder, statistics)
         given = normalised_inputs(view.model.module, rows[:2])
         applied = {}
@@ -84,7 +89,8 @@ class TracedSeen(ReplayedBatch):
 
     def _span(self, at: int, layer: WatchedLayer, sent: Tensor) -> Span:
         """Return the span of a layer's inputs."""
-        basis = self._basis([sent], layer.centred is not None)
+        # Weights may be computed from several parameters.
+        basis = self._basis([sent], layer.centred is not None, max(self._noise.values(), default=0.0))
         if layer.centred is None:
             return span_of(basis)
         network, encoder = self._traced, self._encoder

@@ -177,7 +177,8 @@ class Unmix:
                 harvest = DroppedHarvester(*limits).run(own, read, victim, facts.batch_size, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
-                seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
+                quiet = _rounded(view, facts)
+                seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
                 harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
             else:
                 gradient = gradient_of(own, read, victim, facts.batch_size)
@@ -214,7 +215,9 @@ class Unmix:
             course=course,
             proofs=proofs,
             regime=tuple(regimes),
-            searches=tuple(ExactSearch(int((~part.traceless).sum()), part.dimensions) for part in harvests),
+            searches=tuple(
+                ExactSearch(int((~part.traceless).sum()), part.dimensions, part.unsure) for part in harvests
+            ),
         )
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
@@ -358,10 +361,28 @@ def _exact(view: View, knowledge: Knowledge) -> bool:
     return isinstance(view, GradientView) and knowledge.defense.name == "none" and view.precision == "full"
 
 
+def _is_plain_step(view: View, knowledge: Knowledge) -> bool:
+    """Return whether an update is one plain step of one client, that is its gradient but for rounding."""
+    if not isinstance(view, UpdateView) or view.clients > 1 or not view.training.plain or view.precision != "full":
+        return False
+    single = view.training.accumulation == 1 and view.training.steps(knowledge.batch_size) == 1
+    return single and view.training.optimizer == "sgd" and knowledge.defense.name == "none"
+
+
+def _rounded(view: View, knowledge: Knowledge) -> dict[str, float]:
+    """Return the standard deviation of what rounding parameters adds to a gradient, by name; none in a gradient."""
+    if not isinstance(view, UpdateView):
+        return {}
+    moved = moved_by(view, knowledge.batch_size)
+    sizes = {name: float(part.detach().double().square().mean().sqrt()) for name, part in view.model.parameters.items()}
+    precisions = {name: torch.finfo(part.dtype).eps for name, part in view.model.parameters.items()}
+    return {name: _ROUNDING_OF_A_STEP * precisions[name] * size / moved for name, size in sizes.items()}
+
+
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if view.model.head == "regression":
         return "labels are numbers"
-    if not _exact(view, knowledge):
+    if not _exact(view, knowledge) and not _is_plain_step(view, knowledge):
         return "batch normalisation, and gradients that are not exact"
     rows = torch.zeros(2, knowledge.schema.width)
     if not normalised_inputs(view.model.module, rows).keys() <= (knowledge.batch_statistics or {}).keys():
@@ -370,7 +391,8 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     read, facts = as_gradient(view, knowledge)
     precise = Encoder(facts.schema, facts.statistics, device=next(iter(read.gradient.values())).device)
     try:
-        seen_of(read, 0, facts.batch_size, facts.batch_statistics or {}, precise, facts.statistics)
+        quiet = _rounded(view, facts)
+        seen_of(read, 0, facts.batch_size, facts.batch_statistics or {}, precise, facts.statistics, quiet)
     except UnreadableError as error:
         return str(error)
     return None
