@@ -18,6 +18,7 @@ from seepage.cli.exits import shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.models.making import make_model
+from seepage.models.weights import lacking
 from seepage.protocols.fedsgd import FedSGD
 from seepage.report.terminal import figures, make_console, make_table
 from seepage.seeds import stream
@@ -85,9 +86,10 @@ def check(
     statistics, _ = attacker_statistics(table, about)
     spec = make_spec(head=head or about.head, model_seed=model_seed, dropout=dropout)
     network, _ = make_model(
-        model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout
+        model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout, partial=True
     )
-    capture = load_capture(update, network, table)
+    unknown = () if weights is None else lacking(network.module, weights)
+    capture = load_capture(update, network, table, unknown)
     console = make_console()
     title = f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}"
     heads = (Column("parameter", no_wrap=True), "shape", *figures("norm", "largest entry", "zeros"))

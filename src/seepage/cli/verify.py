@@ -68,7 +68,8 @@ def verify(
     table = client_schema(Schema.load(schema), about)
     statistics, _ = attacker_statistics(table, about)
     network, _ = make_model(model, table, statistics, head=about.head, weights=weights)
-    message = {name: part[0] for name, part in load_capture(update, network).view.message.items()}
+    view = load_capture(update, network).view
+    network, message = view.model, {name: part[0] for name, part in view.message.items()}
     knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))
     classes = table.target.width if isinstance(table.target, Discrete) else 0
     console = make_console()
