@@ -64,6 +64,18 @@ class Plain(nn.Module):
         return self.out(self.b(self.a(rows).relu()).relu())
 
 
+class Single(nn.Module):
+    """One hidden layer."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.a, self.out = nn.Linear(inputs, 100), nn.Linear(100, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        return self.out(self.a(rows).relu())
+
+
 class Adapted(nn.Module):
     """Two hidden layers, with adapters of rank 4 beside each layer."""
 
@@ -99,6 +111,7 @@ class Logistic(nn.Module):
 FEDERATIONS: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "all sent": (Plain, ()),
     "FedPer": (Plain, ("out",)),
+    "FedPer, one layer sent": (Single, ("out",)),
     "LG-FedAvg": (Plain, ("a",)),
     "all sent, BN": (Normalised, ()),
     "FedBN": (Normalised, ("bn",)),
