@@ -321,13 +321,18 @@ def _keeping(model: Model, about: Description, pairing: Pairing, unknown: Collec
     return model.keeping(LocalParameters(local, about.local != "frozen", about.local in ("as_sent", "frozen")))
 
 
+def left_out_words(model: Model) -> str | None:
+    """Return what a client that keeps parameters to itself does not send, as a clause; None where it sends all."""
+    if (local := model.local) is None:
+        return None
+    total = len(local.names) + len(model.parameters)
+    weaker = "" if local.known else "; the attack has the model's in their place, is weaker and proves nothing"
+    return f"not sent: {len(local.names)} of {total} parameters: {local.in_words()}{weaker}"
+
+
 def _left_out(model: Model, pairing: Pairing, buffers: Mapping[str, Tensor]) -> list[str]:
     """Return notes on what is not in an update."""
-    notes = []
-    if (local := model.local) is not None:
-        weaker = "" if local.known else "; the attack has the model's in their place, is weaker and proves nothing"
-        total = len(local.names) + len(model.parameters)
-        notes.append(f"not sent: {len(local.names)} of {total} parameters: {local.in_words()}{weaker}")
+    notes = [words] if (words := left_out_words(model)) is not None else []
     running = [n for n in pairing.left_out if n in buffers and n.rpartition(".")[2] != "num_batches_tracked"]
     if running and any(normalisations(model.module)):
         notes.append(f"not sent: running statistics ({', '.join(map(repr, running[:3]))}{' ...' * (len(running) > 3)})")
