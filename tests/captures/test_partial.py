@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 import seepage
 from seepage import kernel
+from seepage.attacks.horizontal.exact.certifying import write_certificate
 from seepage.attacks.horizontal.exact.unsent import _alone  # pyright: ignore[reportPrivateUsage]
 from seepage.captures.captured import Local, load_capture
 from seepage.captures.federation import FederationAttack
@@ -26,7 +28,9 @@ from seepage.learning import LocalTraining, local_update
 from seepage.models.model import LocalParameters, Model
 from seepage.report.captured import captured_sections
 from seepage.seeds import seeded
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
+from tests.commands import commands
 
 DATA = distinct(rows=12, continuous=2, discrete=2)
 WIDTH = DATA.schema.width
@@ -114,6 +118,36 @@ def test_a_head_with_the_servers_values_is_proved_only_where_that_is_declared(
     assert cells_read(found) == set(TRUE[:4])
     if not certified:
         assert "the parameters that stayed with the client have the model's values" in proof.fixed
+
+
+@pytest.mark.parametrize(("declared", "verdict"), [(None, "REFUSED"), ("unknown", "REFUSED"), ("as_sent", "VERIFIED")])
+def test_who_verifies_a_certificate_declares_what_stayed(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    declared: str | None,
+    verdict: str,
+) -> None:
+    """Whatever the update says of it."""
+    server = chain()
+    path, weights = captured(tmp_path, copy.deepcopy(server), server, "4", local="frozen")
+    found = attacked(server, path, weights)
+    view, schema, statistics = found.capture.view, DATA.schema, found.statistics
+    write_certificate(tmp_path / "proof.json", found.guess, view, schema, statistics, opened=True)
+    (tmp_path / "schema.yaml").write_text(schema.to_yaml())
+    encoder = ClientEncoder.of_schema(schema, statistics.mean.tolist(), statistics.std.tolist())
+    (tmp_path / "encoder.json").write_text(encoder.to_json())
+    (tmp_path / "about.json").write_text(json.dumps({} if declared is None else {"local": declared}))
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n\ndef build(inputs):\n    return nn.Sequential(nn.Linear(inputs, 40), nn.ReLU(), "
+        "nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 2))\n"
+    )
+    run = commands(capfd, monkeypatch, tmp_path)
+    files = ["--update", path, "--model", "nets.py:build", "--weights", weights, "--schema", "schema.yaml"]
+    about = ["--encoder", "encoder.json", "--records", 4, "--declaration", "about.json"]
+    status, text, _ = run("verify", "proof.json", *files, *about)
+    assert text.startswith(verdict)
+    assert (status == 0) == (verdict == "VERIFIED")
 
 
 def test_a_declared_head_that_is_another_one_proves_nothing(tmp_path: Path) -> None:

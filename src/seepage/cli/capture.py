@@ -34,7 +34,7 @@ captures = typer.Typer(
     pretty_exceptions_enable=False,
     help=(
         "Hold on to a real client's update, in a form that is safe to read.\n\n"
-        "A captured update is a [bold]safetensors[/bold] file: for each parameter of the model, under the name that "
+        "A captured update is a [bold]safetensors[/bold] file: for each parameter that is sent, under the name that "
         "model.named_parameters() gives it, the gradient of the batch's mean loss, or the parameters before local "
         "training less those after it, as float32 (float16, bfloat16 and float64 are taken too). What else is known is "
         "JSON, as the entry [bold]seepage[/bold] of the file's metadata or in a file beside it (update.json for "
@@ -44,6 +44,7 @@ captures = typer.Typer(
         "options · precision: number format of the client's computation · model: its name · sent: digest of the model "
         "as sent · head: softmax, sigmoid or regression · encoding: mean and std with which rows are standardised, or "
         "encoder: the client's own encoder · client, round: name and number, by which updates of one client are linked "
+        "· local: unknown, as_sent or frozen, what the client trained with of parameters that the file lacks "
         "· labels: one a record, only where the attacker is to be granted them. All "
         "of them may be left out.\n\n"
         "A client writes one with a single line of Python after loss.backward():\n\n"
