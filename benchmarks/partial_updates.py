@@ -244,7 +244,7 @@ def summarise(path: Path) -> None:
     frame[counts] = frame[counts].astype(int)
     for place, some in frame.groupby(["dataset", "federation", "stays", "records"], sort=False):
         whole, records = (torch.tensor(some[name].to_numpy()) for name in ("whole", "records"))
-        share = ratio(whole, records, int(place[-1]))
+        share = ratio(whole, records, int(records.max()))
         figures = ", ".join(f"{name} {some[name].sum()}" for name in counts[1:])
         print(*place, f"n={len(some)}", figures, f"{100 * (share.mean or 0):.0f}%", some["regime"].iloc[0][:90])
 
