@@ -291,11 +291,17 @@ def local_update(
 
     Differentiable in ``encoded``: each client's records in the order in which it uses them. The optimiser's state is
     fresh at the start, as in a client that makes its optimiser anew in each round. Gradients of clients are computed at
-    once; clients may start from parameters of their own, shape (client, *parameter).
+    once; clients may start from parameters of their own, shape (client, *parameter). Parameters that clients keep to
+    themselves are trained with the others, see ``Model.local``, and not returned.
     """
     begin = parameters
     if begin is None:
         begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
+    sent = tuple(begin)
+    if model.local is not None and model.local.trained:
+        # They move the others from the second step on.
+        unsent = {name: model.module.get_parameter(name).detach() for name in model.local.names}
+        begin = begin | {name: p.expand(len(encoded), *p.shape) for name, p in unsent.items()}
     epochs, records = encoded.shape[1:3]
     if epochs != training.epochs:
         raise BadInputError(f"the training has {training.epochs} epochs, got the records of {epochs}.")
@@ -304,7 +310,7 @@ def local_update(
     for (epoch, group), rate in zip(order, training.rates(records), strict=True):
         steps = [gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now) for batch in group]
         now = optimiser.step(now, _accumulated(steps, training.accumulation), rate)
-    return {name: begin[name] - p for name, p in now.items()}
+    return {name: begin[name] - now[name] for name in sent}
 
 
 def _accumulated(gradients: Sequence[dict[str, Tensor]], count: int) -> dict[str, Tensor]:

@@ -234,7 +234,7 @@ def broken(path: Path, **changes: Any) -> Path:
             "or 67,108,864 numbers an attack may take more memory",
         ),
         (lambda p: broken(p, about='{"batch_size": 1048576}'), [], "or allow it: --allow-large."),
-        (lambda p: broken(p), ["--model", "nn2"], "'0.bias' of shape (50,) where the model has (100,)"),
+        (lambda p: broken(p), ["--model", "nn2"], "'0.weight' of shape (50, "),
         (lambda p: broken(p), ["--model", "nn11"], "did you mean 'nn1'"),
         (lambda p: broken(p), ["--model", "ownnets.py:fails"], "raised RuntimeError: no licence"),
         (lambda p: broken(p), ["--model", "ownnets.py:narrow"], "does not take rows of 63 encoded columns"),

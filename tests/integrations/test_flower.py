@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seepage.captures.captured import load_capture
+from seepage.captures.federation import FederationAttack
 from seepage.captures.recovery import attacker_statistics, recover
 from seepage.errors import BadInputError
 from seepage.guard.policy import GuardPolicy
@@ -362,6 +363,33 @@ def test_the_server_captures_what_it_receives(tmp_path: Path) -> None:
     assert found.guess.certified is not None
     # As many as the guard proves at the client.
     assert int(found.guess.certified.any(2).sum()) == 8
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_reply_without_a_personal_head_is_captured_as_what_was_sent(tmp_path: Path, named: bool) -> None:
+    """FedPer: the server sends a body and receives one, by names or as a list."""
+
+    def arrays(state: dict[str, Tensor]) -> ArrayRecord:
+        body = dict(list(state.items())[:-2])
+        return ArrayRecord(body if named else [tensor.numpy() for tensor in body.values()])  # pyright: ignore
+
+    class Personal(Nodes):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            for message in messages:
+                trained = arrays(after_one_step(dict(network().state_dict())))
+                metrics = MetricRecord({"num-examples": 8})
+                yield Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
+
+    strategy = Captured(fraction_evaluate=0.0).capture_to(tmp_path / "captured", RECIPE, head="softmax")
+    strategy.start(Personal(), arrays(dict(network().state_dict())), num_rounds=1)
+    folder = tmp_path / "captured" / "round-0001"
+    attack = FederationAttack(network(), DATA.schema, options={"restarts": 1, "iterations": 1}, reference=DATA.train)
+    finding, _ = attack.run(tmp_path / "captured").updates
+    assert finding.records == 8
+    assert any("'4.weight', '4.bias' stayed with the client, values unknown" in note for note in finding.notes)
+    assert not any("not the one that the server sent" in note for note in finding.notes)
+    assert finding.proved_records == 0
+    assert len(load_file(folder / "client-7.safetensors")) == len(load_file(folder / "model.safetensors")) == 4
 
 
 def test_a_strategy_without_a_folder_is_told_so() -> None:

@@ -7,11 +7,11 @@ in its metadata or beside it is a ``Description``. Nothing is ever unpickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,9 +22,10 @@ from torch import Tensor
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
-from seepage.models.model import Head, Model
-from seepage.models.states import common_prefix, is_buffer, state_digest
-from seepage.models.weights import FLOATS, check_numbers, read_tensors
+from seepage.models.model import Head, LocalParameters, Model
+from seepage.models.pairing import Pairing, is_list, listing, shapes_of
+from seepage.models.states import is_buffer, is_sent
+from seepage.models.weights import FLOATS, check_numbers, read_paired
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
@@ -99,6 +100,11 @@ _ADVICE = "write it with seepage.capture(model.named_parameters(), FILE) or seep
 _NO_OTHER = f", or be of another format, none of which is read here for safety's sake; {_ADVICE}"
 
 
+Local = Literal["unknown", "as_sent", "frozen"]
+"""What is known of parameters that a client kept to itself: nothing; that it began with the model's values and trained
+them; or that it has the model's values and did not train them."""
+
+
 class Encoding(BaseModel):
     """Mean and standard deviation by which a client standardises the encoded columns, in the schema's order."""
 
@@ -123,6 +129,7 @@ class Description(MessageRecipe):
     client: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     round: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     labels: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
+    local: Local | None = None
 
 
 @dataclass(frozen=True)
@@ -194,38 +201,40 @@ def read_description(path: str | Path) -> Description:
     return descriptions[0] if descriptions else Description()
 
 
-def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
+def names_in(path: str | Path) -> tuple[str, ...]:
+    """Return the names of the arrays of a captured update."""
+    with opened(Path(path), f"the captured update {str(path)!r} is", _NO_OTHER) as file:
+        return tuple(file.keys())
+
+
+def load_capture(
+    path: str | Path, model: Model, schema: Schema | None = None, unknown: Collection[str] = ()
+) -> Capture:
     """Read a captured update and check that it can be one of ``model``, and with a schema of its table.
 
-    Numbers are converted to the type of the model's parameters. A prefix that wrappers such as
-    ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
+    Arrays are paired with the model's tensors as ``models.pairing`` says. Parameters that the file lacks stayed with
+    the client: the capture's model keeps them, see ``Model.local``. ``unknown`` are tensors that the weights of the
+    model lack; these have to be among them. Numbers are converted to the type of the model's parameters.
     """
     about = read_description(path)
     what, word = f"the captured update {str(path)!r}", _word(about)
+    buffers = dict(model.module.named_buffers())
+    expected = shapes_of({n: t for n, t in model.module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)})
+    expected |= shapes_of(buffers)
+    read, pairing = read_paired(path, expected, what, _ADVICE, buffers)
+    model = _keeping(model, about, pairing, unknown, what)
     parameters = model.parameters
-    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
-    buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
-    # What is frozen may stand in the file, as where two states were captured, and is zero there.
-    frozen = {name: tuple(parameter.shape) for name, parameter in model.frozen.items()}
-    prefix = _prefix(Path(path), what, shapes)
-    expected = {prefix + name: shape for name, shape in (buffers | frozen | shapes).items()}
-    read = {name.removeprefix(prefix): tensor for name, tensor in read_tensors(path, expected, what, _ADVICE).items()}
+    shapes = shapes_of(parameters)
     tensors = {name: tensor for name, tensor in read.items() if name in shapes}
-    trained = [name for name, tensor in read.items() if name in frozen and bool(tensor.any())]
+    # What is frozen may stand in the file, as where two states were captured, and is zero there.
+    trained = [name for name, tensor in read.items() if name in model.frozen and bool(tensor.any())]
     if trained:
         raise BadInputError(
             f"{what} holds a {word} of {', '.join(map(repr, trained[:3]))} that is not zero, but the model "
             f"{model.name!r} freezes it (requires_grad=False); give the network as the client trained it."
         )
-    missing = [name for name in shapes if name not in tensors]
-    if missing:
-        raise BadInputError(
-            f"{what} lacks the {word} of {', '.join(map(repr, missing[:3]))}"
-            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}, of {len(shapes)} parameters of model "
-            f"{model.name!r}; capture every parameter that the server receives, and name the model it trains."
-        )
     first = next(iter(parameters.values()))
-    notes = [] if not prefix else [f"the names of all tensors began with {prefix!r}, which was taken away"]
+    notes = [*pairing.notes, *_left_out(model, pairing, buffers)]
     rounded: dict[torch.dtype, list[str]] = {}
     for name, tensor in tensors.items():
         check_numbers(f"{what}: the {word} of {name!r}", tensor, torch.float64)
@@ -250,12 +259,16 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
         _check_against(about, model, schema, what)
     if (doubt := coarse(about, model)) is not None:
         notes.append(doubt)
-    if about.sent is not None and about.sent != state_digest(model.module.state_dict()):
+    if about.sent is not None and not _is_sent(model, about.sent, pairing, path):
         notes.append(
             "the model is not the one that the server sent when the update was made; give the weights of that round"
         )
     update = {name: tensors[name].to(device=first.device, dtype=first.dtype) for name in shapes}
     running = {name: read[name].to(device=first.device) for name in buffers if name in read}
+    if about.training is not None and is_list(pairing.places.values()):
+        # Without names their change was captured, as that of parameters.
+        moved = [name for name, tensor in running.items() if tensor.dtype.is_floating_point]
+        running |= {name: buffers[name] - running[name] for name in moved}
     for name, tensor in running.items():
         if tensor.dtype.is_floating_point:
             check_numbers(f"{what}: the running statistic {name!r}", tensor, torch.float64)
@@ -283,16 +296,58 @@ def coarse(about: Description, model: Model) -> str | None:
     return f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one"
 
 
-def _prefix(path: Path, what: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Return the prefix that wrappers put before the names of the model's parameters in a file; empty for none."""
-    with opened(path, f"{what} is", _NO_OTHER) as file:
-        names = set(file.keys())
-    # The model's own names may begin like a wrapper's.
-    prefix = common_prefix(names)
-    while prefix and not any(name.removeprefix(prefix) in shapes for name in names):
-        prefix = prefix.rpartition(".")[0].rpartition(".")[0]
-        prefix += "." if prefix else ""
-    return "" if any(name in shapes for name in names) else prefix
+def _keeping(model: Model, about: Description, pairing: Pairing, unknown: Collection[str], what: str) -> Model:
+    """Return the model of a client that kept to itself what its update lacks."""
+    local = tuple(name for name in model.parameters if name in pairing.left_out)
+    if len(local) == len(model.parameters):
+        raise BadInputError(
+            f"{what} holds none of the {len(local)} parameters that model {model.name!r} trains; name the network that "
+            f"the client trains. Expected: {listing(local, shapes_of(model.parameters))}."
+        )
+    foreign = [name for name in unknown if name not in pairing.left_out]
+    if foreign:
+        raise BadInputError(
+            f"{what} holds {', '.join(map(repr, foreign[:3]))}, which the weights of the model lack; give the weights "
+            "from which the client began, as far as the server sent them."
+        )
+    unknown_too = [name for name in local if name in unknown]
+    if about.local in ("as_sent", "frozen") and unknown_too:
+        raise BadInputError(
+            f"{what} says that the parameters that stayed with the client are {about.local}, but the weights of the "
+            f"model lack {', '.join(map(repr, unknown_too[:3]))}; give weights that have them."
+        )
+    if not local:
+        return model
+    return model.keeping(LocalParameters(local, about.local != "frozen", about.local in ("as_sent", "frozen")))
+
+
+def left_out_words(model: Model) -> str | None:
+    """Return what a client that keeps parameters to itself does not send, as a clause; None where it sends all."""
+    if (local := model.local) is None:
+        return None
+    total = len(local.names) + len(model.parameters)
+    weaker = "" if local.known else "; the attack has the model's in their place, is weaker and proves nothing"
+    return f"not sent: {len(local.names)} of {total} parameters: {local.in_words()}{weaker}"
+
+
+def _left_out(model: Model, pairing: Pairing, buffers: Mapping[str, Tensor]) -> list[str]:
+    """Return notes on what is not in an update."""
+    notes = [words] if (words := left_out_words(model)) is not None else []
+    running = [n for n in pairing.left_out if n in buffers and n.rpartition(".")[2] != "num_batches_tracked"]
+    if running and any(normalisations(model.module)):
+        notes.append(f"not sent: running statistics ({', '.join(map(repr, running[:3]))}{' ...' * (len(running) > 3)})")
+    return notes
+
+
+def _is_sent(model: Model, digest: str, pairing: Pairing, path: str | Path) -> bool:
+    """Return whether the digest of what the server sent is that of the model, by its own names or by the file's."""
+    state = {name: tensor for name, tensor in model.module.state_dict().items() if isinstance(tensor, Tensor)}
+    if is_sent(state, digest, pairing.places):
+        return True
+    with opened(Path(path), "the captured update is", _NO_OTHER) as file:
+        came = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    written = pairing.written(state, came)
+    return is_sent(written, digest, came)
 
 
 def as_description(values: Mapping[str, object], what: str) -> Description:

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from seepage.captures.captured import Description, as_description, encoding_of, save_capture
+from seepage.captures.captured import Description, Local, as_description, encoding_of, save_capture
 from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, check_columns, transcript_description
 from seepage.errors import BadInputError, check_count, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
 from seepage.models.model import Head
+from seepage.models.pairing import is_list
 from seepage.models.states import State, as_state, changes, common_prefix, state_digest
 from seepage.protocols.recipe import Arithmetic
 from seepage.tabular.client_encoder import ClientEncoder
@@ -45,6 +46,7 @@ class _Facts(TypedDict, total=False):
     sent_as: Precision
     client: str | None
     round: int | None
+    local: Local | None
 
 
 # Facts by name, before they are checked.
@@ -91,7 +93,8 @@ def capture(
       is sent; what ``backward()`` leaves is the clean one, which never leaves the client.
     - ``capture(before, after, path, training=...)``: the parameters before local training less those after it, and the
       running statistics after it. States are those of ``State``; a list of arrays takes its names from the other state
-      or from ``names=model.state_dict()``.
+      or from ``names=model.state_dict()``, else its order and shapes say later which parameters these are. What the
+      state after training lacks stayed with the client, such as a personal head.
     - ``capture(encoder=fitted)``: the declaration of an encoder, a fitted scikit-learn ``ColumnTransformer``; with a
       path it is written there as JSON.
 
@@ -105,7 +108,9 @@ def capture(
             training. ``clients``: number of clients whose messages are averaged. ``defense``: defense that the message
             went through, ``{name: options}``. ``precision``: number format in which the client computed. ``sent_as``:
             number format to which the message was cast. ``client``, ``round``: name of the client and number of the
-            round, by which ``seepage attack DIR`` links the updates of one client.
+            round, by which ``seepage attack DIR`` links the updates of one client. ``local``: the values that the
+            client trained with of parameters that it did not send: ``unknown`` to the attacker, which is the default;
+            those ``as_sent`` by the server, trained with the others; or ``frozen``, as sent and not trained.
 
     Returns:
         With an optimiser a handle whose ``remove()`` takes the order back; with an encoder alone its declaration.
@@ -162,13 +167,16 @@ def _capture_change(before: object, after: object, path: Path, names: Iterable[s
             "learning_rate=...): without it nobody can replay the update."
         )
     states = {"the state before training": before, "the state after training": after}
-    array_names = None if names is None else list(names)
+    given = list(names) if names is not None and not isinstance(names, Mapping) else names
     named = [what for what, state in states.items() if isinstance(state, str) or not isinstance(state, Sequence)]
-    if array_names is None and len(named) == 1:
+    if given is None and len(named) == 1:
         # A list of arrays takes its names from the other state.
-        array_names = list(as_state(states[named[0]], named[0]))
-    sent, trained = (as_state(state, what, array_names) for what, state in states.items())
-    save_capture(path, changes(sent, trained), _about({**facts, "protocol": "fedavg", "sent": state_digest(sent)}))
+        given = as_state(states[named[0]], named[0])
+    sent, trained = (as_state(state, what, given) for what, state in states.items())
+    change = changes(sent, trained)
+    # What stayed with the client was not sent: of a part the digest is that of this part.
+    parts = sent if len(change) == len(sent) or is_list(sent) else {name: sent[name] for name in change}
+    save_capture(path, change, _about({**facts, "protocol": "fedavg", "sent": state_digest(parts)}))
 
 
 def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: _Given, sent: bool = False) -> None:

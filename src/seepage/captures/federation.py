@@ -17,14 +17,15 @@ from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
-from seepage.captures.captured import Description, load_capture, read_description
+from seepage.captures.captured import Description, load_capture, names_in, read_description
 from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
-from seepage.models.states import as_state, state_digest
+from seepage.models.states import as_state, is_sent
+from seepage.models.weights import lacking
 from seepage.run.runner import Listener
 from seepage.seeds import stream
 from seepage.settings.setting import Progress
@@ -303,10 +304,10 @@ class FederationAttack:
         statistics, origin = attacker_statistics(schema, about, self._rows(self.reference, schema))
         head, seed, device = self.head or about.head, self.model_seed, self.device
         rows = self._rows(truth, schema)
-        model, _ = make_model(
-            self.model, schema, statistics, seed=seed, head=head, weights=weights, dropout=self.dropout, device=device
-        )
-        capture = load_capture(path, model, schema)
+        options = {"seed": seed, "head": head, "dropout": self.dropout, "device": device}
+        model, _ = make_model(self.model, schema, statistics, weights=weights, partial=True, **options)
+        unknown = () if weights is None else lacking(model.module, weights)
+        capture = load_capture(path, model, schema, unknown)
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
         records = about.batch_size or self.batch_size
@@ -385,7 +386,7 @@ class FederationAttack:
         if about.sent is None:
             return there[0]
         for path in there:
-            if state_digest(as_state(path, f"the model {str(path)!r}")) == about.sent:
+            if is_sent(as_state(path, f"the model {str(path)!r}"), about.sent, names_in(file.path)):
                 return path
         raise BadInputError(
             f"{' and '.join(repr(path.name) for path in there)} is not the model that the server sent when the update "

@@ -18,6 +18,7 @@ from seepage.assessment import certainties, spreads
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts
 from seepage.captures.captured import Capture, Description, coarse
+from seepage.captures.explained import without_certainty
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, Remedy, check_count
@@ -223,6 +224,9 @@ def recover(
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
+    unsure, why = without_certainty(capture, schema, statistics, guess)
+    certainty[unsure] = torch.nan
+    all_notes = all_notes if why is None else (*all_notes, why)
     settings["loss"] = None if guess.loss is None else _plain(guess.loss[0])
     return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, all_notes)
 

@@ -18,6 +18,7 @@ from seepage.cli.exits import shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.models.making import make_model
+from seepage.models.weights import lacking
 from seepage.protocols.fedsgd import FedSGD
 from seepage.report.terminal import figures, make_console, make_table
 from seepage.seeds import stream
@@ -33,7 +34,7 @@ captures = typer.Typer(
     pretty_exceptions_enable=False,
     help=(
         "Hold on to a real client's update, in a form that is safe to read.\n\n"
-        "A captured update is a [bold]safetensors[/bold] file: for each parameter of the model, under the name that "
+        "A captured update is a [bold]safetensors[/bold] file: for each parameter that is sent, under the name that "
         "model.named_parameters() gives it, the gradient of the batch's mean loss, or the parameters before local "
         "training less those after it, as float32 (float16, bfloat16 and float64 are taken too). What else is known is "
         "JSON, as the entry [bold]seepage[/bold] of the file's metadata or in a file beside it (update.json for "
@@ -43,6 +44,7 @@ captures = typer.Typer(
         "options · precision: number format of the client's computation · model: its name · sent: digest of the model "
         "as sent · head: softmax, sigmoid or regression · encoding: mean and std with which rows are standardised, or "
         "encoder: the client's own encoder · client, round: name and number, by which updates of one client are linked "
+        "· local: unknown, as_sent or frozen, what the client trained with of parameters that the file lacks "
         "· labels: one a record, only where the attacker is to be granted them. All "
         "of them may be left out.\n\n"
         "A client writes one with a single line of Python after loss.backward():\n\n"
@@ -85,9 +87,10 @@ def check(
     statistics, _ = attacker_statistics(table, about)
     spec = make_spec(head=head or about.head, model_seed=model_seed, dropout=dropout)
     network, _ = make_model(
-        model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout
+        model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout, partial=True
     )
-    capture = load_capture(update, network, table)
+    unknown = () if weights is None else lacking(network.module, weights)
+    capture = load_capture(update, network, table, unknown)
     console = make_console()
     title = f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}"
     heads = (Column("parameter", no_wrap=True), "shape", *figures("norm", "largest entry", "zeros"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ from seepage.verify import CheckedCertificate, check
 from seepage.wire.horizontal import Knowledge
 
 _LONGEST = 600
+_UNDECLARED = "{}: a proof needs a declaration (--declaration FILE) that they are as_sent or frozen (local)"
 
 
 @app.command()
@@ -68,7 +70,15 @@ def verify(
     table = client_schema(Schema.load(schema), about)
     statistics, _ = attacker_statistics(table, about)
     network, _ = make_model(model, table, statistics, head=about.head, weights=weights)
-    message = {name: part[0] for name, part in load_capture(update, network).view.message.items()}
+    view = load_capture(update, network).view
+    network, message = view.model, {name: part[0] for name, part in view.message.items()}
+    if network.local is not None:
+        # What stayed with the client is the verifier's to declare, not the update's.
+        if about.local not in ("as_sent", "frozen"):
+            console = make_console()
+            console.print(Text(f"REFUSED: {clean(_UNDECLARED.format(network.local.in_words()), _LONGEST)}."))
+            raise typer.Exit(Exit.GATE_FAILED)
+        network = replace(network, local=network.local._replace(trained=about.local == "as_sent", known=True))
     knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))
     classes = table.target.width if isinstance(table.target, Discrete) else 0
     console = make_console()

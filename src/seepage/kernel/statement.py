@@ -64,6 +64,11 @@ class Certified:
         seen = None if self.replayed is None else self.replayed[order.clamp(min=0)].masked_fill(~known[:, 0], torch.nan)
         return Certified(cells, given, self.conditions, self.fixed, self.doubt, seen)
 
+    def given_that(self, fixed: str) -> Certified:
+        """Return the weaker statement that holds only with something more held fixed."""
+        none, given = torch.zeros_like(self.cells), self.cells | self.given
+        return Certified(none, given, self.conditions, (*self.fixed, fixed), self.doubt, self.replayed)
+
     def first(self, columns: int) -> Certified:
         """Return the same statement about the first columns alone."""
         cells, given = self.cells[:, :columns], self.given[:, :columns]

@@ -36,11 +36,13 @@ def make_model(
     weights: Path | None = None,
     dropout: Dropout = "on",
     device: torch.device | str = "cpu",
+    partial: bool = False,
 ) -> tuple[Model, str | None]:
     """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
 
     What was passed is copied. A module of one output for two classes gets ``sigmoid`` where no head is given, and its
-    logits are taken where what it returns are chances.
+    logits are taken where what it returns are chances. Weights may be ``partial``: what they lack is initialised, see
+    ``lacking``.
     """
     digest = None
     if isinstance(model, str) and not is_own(model):
@@ -57,7 +59,7 @@ def make_model(
         name = model if isinstance(model, str) else type(network).__name__
         network = Model(network, head or usual_head(schema), name, dropout=dropout)
     if weights is not None:
-        load_weights(network.module, weights)
+        load_weights(network.module, weights, network.module.state_dict() if partial else ())
     dtype = next(iter(network.parameters.values())).dtype
     if not dtype.is_floating_point or dtype.itemsize < torch.float32.itemsize:
         raise BadInputError(

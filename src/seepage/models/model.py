@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,27 @@ from seepage.tabular.schema import Discrete, Schema
 T = TypeVar("T")
 
 
+class LocalParameters(NamedTuple):
+    """The parameters that clients keep to themselves: a personal head or body, batch normalisation, a frozen base.
+
+    Attributes:
+        names: their names.
+        trained: whether clients train them with the others.
+        known: whether clients begin with the values that the module has; otherwise each client has its own.
+    """
+
+    names: tuple[str, ...]
+    trained: bool = True
+    known: bool = False
+
+    def in_words(self) -> str:
+        """Return what they are as a clause."""
+        shown = ", ".join(map(repr, self.names[:3])) + (f" and {len(self.names) - 3} more" * (len(self.names) > 3))
+        if not self.trained:
+            return f"{shown} stayed with the client, frozen at the values of the model"
+        return f"{shown} stayed with the client, {'with the values of the model' if self.known else 'values unknown'}"
+
+
 @dataclass(frozen=True)
 class Model:
     """A module and the meaning of its outputs.
@@ -38,6 +59,7 @@ class Model:
             same network, the module's own.
         dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
+        local: parameters that clients keep to themselves, see ``keeping``; None where they send all that they train.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -51,6 +73,7 @@ class Model:
     each: Mapping[str, Tensor] = field(default_factory=dict)
     dropout: Dropout = "on"
     switched_off: tuple[str, ...] = ()
+    local: LocalParameters | None = None
 
     def __post_init__(self) -> None:
         check_choice("head", self.head, Head)
@@ -81,6 +104,13 @@ class Model:
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that stay as they are (``requires_grad=False``), by name: no message holds anything of them."""
         return {name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad}
+
+    def keeping(self, local: LocalParameters) -> Model:
+        """Return the model of clients that keep parameters to themselves, which are in no message."""
+        module = copied(self.module)
+        for name in local.names:
+            module.get_parameter(name).requires_grad_(False)
+        return replace(self, module=module, local=local)
 
     @property
     def drops(self) -> Drops | None:

@@ -2,64 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from seepage.errors import BadInputError, nearest
+from seepage.errors import BadInputError
+from seepage.models.pairing import Pairing, Shape, listing, pair, shapes_of
 
 # Types that can be widened without rounding.
 FLOATS = {torch.float16: 1, torch.bfloat16: 1, torch.float32: 2, torch.float64: 3}
 _ADVICE = "save them with safetensors.torch.save_file(model.state_dict(), FILE)"
 
 
-def load_weights(module: nn.Module, path: str | Path) -> None:
+def load_weights(module: nn.Module, path: str | Path, without: Collection[str] = ()) -> None:
     """Copy the weights of a safetensors file into ``module``, all of them or none.
 
     The file has all of ``module.state_dict()``, in types that the module's represent without rounding. Tensors that
-    share memory need to be there once.
+    share memory need to be there once, and those ``without`` which a server sends its model need not be there.
     """
-    wanted = {n: t for n, t in module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
-    what = f"the weights file {str(path)!r}"
-    tensors = read_tensors(path, {name: tuple(tensor.shape) for name, tensor in wanted.items()}, what, _ADVICE)
+    wanted, what = _tensors(module), f"the weights file {str(path)!r}"
+    buffers = {name for name, _ in module.named_buffers()}
+    tensors, _ = read_paired(path, shapes_of(wanted), what, _ADVICE, buffers)
     for name, tensor in tensors.items():
         check_numbers(f"{what}: {name!r}", tensor, wanted[name].dtype)
-    present = {id(wanted[name]) for name in tensors}
-    missing = [name for name, tensor in wanted.items() if id(tensor) not in present]
-    if missing:
+    needed = [name for name in _missing(wanted, tensors) if name not in without]
+    if needed:
         raise BadInputError(
-            f"{what} lacks {_some(missing)} of the model's {len(wanted)} tensors; it was saved from another network, "
-            f"or not all of it was: {_ADVICE}."
+            f"{what} lacks {_some(needed)} of the model's {len(wanted)} tensors; it was saved from another network, "
+            f"or not all of it was: {_ADVICE}. Expected: {listing(wanted, shapes_of(wanted))}."
         )
     with torch.no_grad():
         for name, tensor in tensors.items():
             wanted[name].copy_(tensor)
 
 
-def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str, advice: str) -> dict[str, Tensor]:
-    """Return those tensors of given names and shapes that a file holds, and no others; its header is checked first."""
+def lacking(module: nn.Module, path: str | Path) -> tuple[str, ...]:
+    """Return the tensors of a module that a file of weights lacks."""
+    wanted, what = _tensors(module), f"the weights file {str(path)!r}"
+    buffers = {name for name, _ in module.named_buffers()}
+    tensors, _ = read_paired(path, shapes_of(wanted), what, _ADVICE, buffers)
+    return tuple(_missing(wanted, tensors))
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {n: t for n, t in module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
+
+
+def _missing(wanted: Mapping[str, Tensor], tensors: Collection[str]) -> list[str]:
+    """Return the wanted tensors that are not there, nor others of the same memory; counters of batches may lack."""
+    present = {id(wanted[name]) for name in tensors}
+    counts = "num_batches_tracked"
+    return [name for name, t in wanted.items() if id(t) not in present and name.rpartition(".")[2] != counts]
+
+
+def read_paired(
+    path: str | Path, expected: Mapping[str, Shape], what: str, advice: str, buffers: Collection[str] = ()
+) -> tuple[dict[str, Tensor], Pairing]:
+    """Return the tensors of a file under a network's names and in its shapes, see ``pair``; its header comes first."""
     if not Path(path).is_file():
         raise BadInputError(f"{what} does not exist; {advice}.")
     try:
         with safe_open(str(path), framework="pt") as file:
-            names = list(file.keys())
-            unknown = [name for name in names if name not in shapes]
-            if unknown:
-                raise BadInputError(
-                    f"{what} holds {_some(unknown)}, which the model has not"
-                    + (f"; {nearest(unknown[0], shapes)}" if nearest(unknown[0], shapes) else "")
-                    + f". The model's tensors are {_some(list(shapes), 8)}: both must be of the same network."
-                )
-            for name in names:
-                shape = tuple(file.get_slice(name).get_shape())
-                if shape != shapes[name]:
-                    raise BadInputError(
-                        f"{what} holds {name!r} of shape {shape} where the model has {shapes[name]}; it belongs to a "
-                        "network of another size."
-                    )
-            return {name: file.get_tensor(name) for name in names}
+            came = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            if not came:
+                raise BadInputError(f"{what} holds no tensor; {advice}.")
+            pairing = pair(came, expected, what, buffers)
+            return pairing.read({name: file.get_tensor(name) for name in came}), pairing
     except SafetensorError as error:
         raise BadInputError(
             f"{what} is no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short, or be "

@@ -12,6 +12,7 @@ from torch import Tensor
 from seepage.assessment.row import ResultRow
 from seepage.captures.alignment import Alignment, Rate
 from seepage.captures.audit import ReadRecords
+from seepage.captures.captured import left_out_words
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
 from seepage.captures.sources import ReadTrees
@@ -23,7 +24,7 @@ from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.terminal import make_table
-from seepage.text import clean, flattened, how_many, percent, shown_value, span
+from seepage.text import as_sentence, clean, flattened, how_many, percent, shown_value, span
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
@@ -107,18 +108,20 @@ def render_captured(
 
 def _of_update(recovered: Recovered) -> Section:
     settings, knowledge = recovered.settings, recovered.knowledge
+    unsent = left_out_words(recovered.capture.view.model)
     facts = [
         f"number of records: {knowledge['records']}",
         f"columns: {knowledge['statistics']}",
         f"labels: {knowledge['labels']}",
         *([] if recovered.guess.regime is None else [f"method: {recovered.guess.regime[0]}"]),
-        *recovered.notes,
+        *(note for note in recovered.notes if note != unsent),
     ]
     records = settings["batch_size"]
     assert isinstance(records, int)
     title = f"{settings['attack']} on an update of {how_many(records, 'record')}"
     words = f"{settings['protocol']}, model {clean(settings['model'])}"
-    return Section("read", title, [words], [clean(fact, 300) for fact in facts])
+    headline = [words] if unsent is None else [words, clean(as_sentence(unsent), 400)]
+    return Section("read", title, headline, [clean(fact, 300) for fact in facts])
 
 
 def records_grid(recovered: Recovered) -> Grid:
@@ -171,6 +174,12 @@ def federation_words(findings: FederationFindings) -> list[str]:
         )
     if findings.counts["nothing"]:
         words.append("Nothing found does not show that an update is safe: a better attack may exist.")
+    partial = sum(any(note.startswith("not sent: ") for note in update.notes) for update in findings.updates)
+    if partial:
+        words.append(
+            f"Of {how_many(partial, 'update')} something stayed with the client. Where its values are not declared, "
+            "the attack is weaker, and nothing is proved."
+        )
     if findings.counts["not tried"] or findings.counts["failed"]:
         words.append("An update that was not tried, or failed, is not known to be safe.")
     return words

@@ -22,6 +22,8 @@ _MOVED_TOGETHER = 200  # numbers of a batch that are moved together, at the most
 
 # Doubt where only some records were read.
 NO_WITNESS = "not all records were read, so that none can be replayed"
+# What a proof is given where parameters that the attacker does not know stayed with the client.
+OWN_VALUES = "the parameters that stayed with the client have the model's values"
 _Tensors = Mapping[str, Tensor]
 _Cells = Float[Tensor, "record column"]
 
@@ -47,6 +49,8 @@ def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
         changed = [name for name, value in asdict(training).items() if name in usual and value != usual[name]]
         if isinstance(view, UpdateView) and view.clients > 1:
             raise kernel.RefusedError("updates of several clients are added up")
+        if view.model.local is not None and view.model.local.trained and training.epochs > 1:
+            raise kernel.RefusedError("parameters that stayed with the client are trained in each of several steps")
         if changed or len(training.batches(knowledge.batch_size)) > 1:
             what = ", ".join(changed) or "local batches"
             raise kernel.RefusedError(f"the local training is no plain SGD over all records at once ({what})")
@@ -91,7 +95,10 @@ def proof_of(
     own = cells.cpu()
     proof_labels = labels_of(view.model, parameters, message, declared, own) if labels is None else labels.cpu()
     own = _refined(view.model, parameters, message, declared, own, proof_labels)
-    return kernel.certify(view.model.module, parameters, message, declared, own, proof_labels)
+    proof = kernel.certify(view.model.module, parameters, message, declared, own, proof_labels)
+    local = view.model.local
+    # The kernel takes what was not sent from the network, and the client may have other values.
+    return proof if local is None or local.known else proof.given_that(OWN_VALUES)
 
 
 def labels_of(

@@ -27,6 +27,7 @@ from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proofs_of
 from seepage.attacks.horizontal.exact.replay import can_replay, replayed
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, traced, typical_rows
+from seepage.attacks.horizontal.exact.unsent import NO_REPLAY, UnsentHarvester, before_unknown, in_words
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -168,6 +169,9 @@ class Unmix:
                 estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
             return estimates[victim]
 
+        local, before, unsent = view.model.local, None, set[int]()
+        if network is not None and local is not None and not local.known and not dropping:
+            before = before_unknown(network, local.names)
         for victim, seed in enumerate(seeds):
             pace.begin()
             own = network if network is None or read.parameters is None else network.at(read.place(victim))
@@ -189,20 +193,29 @@ class Unmix:
                     if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
                         layers = () if own is None else own.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
+            if before is not None and len(harvest.cells) < facts.batch_size:
+                sent = before if read.parameters is None else before.at(read.place(victim))
+                gradient = gradient_of(sent, read, victim, facts.batch_size)
+                by_spans = UnsentHarvester(*limits).run(gradient, noise, seed)
+                if len(by_spans.cells) > len(harvest.cells):
+                    harvest = _labelled(encoder, by_spans, estimate(victim, progress))
+                    unsent.add(victim)
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
-        exact = noise is None and not (normalised or dropping)
+        exact = noise is None and not (normalised or dropping or unsent)
         if exact:
             batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
         else:
             batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
         cells, labels, doubt, course = batches
         doubts = [None if harvest.complete else NO_WITNESS for harvest in harvests]
+        doubts = [NO_REPLAY if victim in unsent else doubt for victim, doubt in enumerate(doubts)]
         proofs = proofs_of(view, knowledge, cells, labels, doubts)
         engine = match(read, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
         regimes = [_regime(harvest, proof, exact) for harvest, proof in zip(harvests, proofs, strict=True)]
+        regimes = [in_words(harvests[i], facts.batch_size) if i in unsent else words for i, words in enumerate(regimes)]
         if rounds < self.rounds:
             ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
             missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
@@ -447,6 +460,15 @@ def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
     stands = torch.zeros(len(guessed), dtype=torch.bool, device=guessed.device)
     stands[assign(cost)] = True
     return (~stands).nonzero()[:, 0]
+
+
+def _labelled(encoder: Encoder, harvest: Harvest, guess: RecordsGuess) -> Harvest:
+    """Return rows that were read without labels with those of the nearest records of a guess."""
+    assert guess.labels is not None
+    cost = torch.cdist(
+        encoder.encode(guess.cells[0].to(harvest.cells)).double(), encoder.encode(harvest.cells).double()
+    )
+    return replace(harvest, labels=guess.labels[0].to(harvest.labels)[assign(cost)])
 
 
 def _rest(view: GradientView, harvests: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:

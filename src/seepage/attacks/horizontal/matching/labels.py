@@ -266,7 +266,7 @@ def _by_classes(
     # A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
     model = view.model
     received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
-    classes = max(2, call(model.module, places[0], rows[:1]).shape[-1])
+    classes = max(2, call(model.module, places[0], rows[:_MOVED]).shape[-1])
     means = []
     for place in places:
         each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]

@@ -1,0 +1,131 @@
+"""Records read by spans alone, where parameters behind the layers that were sent stayed with the client.
+
+A record's errors depend on all that is behind a layer, its inputs only on what is before it. So where a personal head
+is unknown, the inputs of the layers before it still lie in the spans of their gradients, which need no errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
+from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester, tells
+from seepage.attacks.horizontal.exact.probes import close
+from seepage.attacks.horizontal.exact.spans import Span
+from seepage.attacks.horizontal.exact.traced import TracedNetwork
+from seepage.attacks.horizontal.matching.starts import rounds_within
+
+# Doubt about rows that were read so.
+NO_REPLAY = "what stayed with the client is unknown, so that no record can be replayed"
+
+_PATIENCE = 3  # rounds without a new record after which no more is expected
+_PROBED = 64  # rows on which inputs are compared
+_DEPENDENT = 1e-6  # share of a row that lies outside the span of others, below which it is a combination of them
+_ARRIVED = 0.05  # squared misfit at which a search has arrived where gradients are not exact
+
+
+def before_unknown(network: TracedNetwork, local: Sequence[str]) -> TracedNetwork | None:
+    """Return the network with those taps whose inputs do not depend on unknown parameters; None without any layer."""
+    parameters = dict(network.module.named_parameters())
+    rows, moved = network.probes.rows[:_PROBED], {}
+    for name in local:
+        own = parameters[name].detach()
+        moved[name] = own + torch.linspace(-1, 1, own.numel()).to(own).view_as(own)
+    ours, theirs = network.run(rows).entering, network.at(moved).run(rows).entering
+    seen = [close(mine.detach(), other.detach()) for mine, other in zip(ours, theirs, strict=True)]
+    taps = tuple(tap for tap in network.taps if seen[tap.at])
+    # What lies outside the spans of layers that take the row is measured for all of them.
+    return replace(network, taps=taps) if network.affine and all(seen[: network.affine]) else None
+
+
+class UnsentHarvester(RecordHarvester):
+    """Reads rows that lie in the spans of all layers before what is unknown; nothing is proved, and no label is read.
+
+    Where more such rows are found than there are records, or some are combinations of others, only those are kept that
+    no others can stand for: each set of rows that spans the layer's gradient has them.
+    """
+
+    def run(self, gradient: Gradient, noise: Sequence[float] | None, seed: int) -> Harvest:
+        """Read the records, with the noise of each layer as a standard deviation where gradients are not exact."""
+        generator = torch.Generator().manual_seed(seed)
+        network, records = gradient.network, gradient.records
+        spans = _spans(gradient, noise)
+        none = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        cells, barren = none, 0
+        judging = [at for at in (*range(len(network.entries())), *(tap.at for tap in network.taps)) if tells(spans[at])]
+        allowed = torch.ones_like(self._encoder.is_continuous)
+        if network.takes_rows and noise is None:
+            allowed = occurring(self._encoder, spans[0], gradient.rounding)
+        search = CellsSearch(self._encoder, network, spans, allowed)
+        for _ in rounds_within(self._rounds, self._seconds) if judging else ():
+            ends = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
+            new = self._starts.ends(ends, STRICT.misfit if noise is None else _ARRIVED)
+            if noise is None:
+                new = new[self._inside(gradient, spans, judging, new)]
+            before = len(cells)
+            cells = self._starts.distinct(torch.cat([cells, new]))
+            barren = 0 if len(cells) > before else barren + 1
+            if barren == _PATIENCE:
+                break
+        rows = self._rows(cells)
+        alone = _alone(torch.cat([rows, torch.ones_like(rows[:, :1])], 1))
+        cells = cells[alone]
+        cells = cells if len(cells) <= records else none
+        errors = self._starts.numbers(cells)
+        if len(cells):
+            errors = search.spread(search.run(*self._starts.of(cells), 0)) * self._encoder.std[self._starts.place]
+        labels = torch.zeros(len(cells), dtype=torch.float64, device=cells.device)
+        harvest = Harvest.of_spans(spans, cells, labels, self._starts.spread(cells, errors))
+        if any(at >= len(network.entries()) for at in judging) or len(cells) == min(spans[0].rank, records):
+            return harvest
+        # Where maps of the row alone judge, a combination of records may be a row of the table, too. It shows as one
+        # beside all records, but some are missing: nothing is sure.
+        unsure = torch.full_like(harvest.spread[:, self._starts.continuous], torch.inf)
+        return replace(harvest, spread=self._starts.spread(cells, unsure), traceless=torch.ones_like(harvest.traceless))
+
+    def _inside(
+        self, gradient: Gradient, spans: Sequence[Span], judging: Sequence[int], cells: Tensor
+    ) -> Bool[Tensor, " candidate"]:
+        """Return which candidates lie in the spans of all judging layers."""
+        inside = torch.ones(len(cells), dtype=torch.bool, device=cells.device)
+        entering = gradient.network.run(self._rows(cells)).entering if len(cells) else []
+        for at in judging if len(cells) else ():
+            outside = (entering[at].detach() @ spans[at].off_rows.T).norm(dim=1) / entering[at].detach().norm(dim=1)
+            inside &= outside < STRICT.outside
+        return inside
+
+
+def in_words(harvest: Harvest, records: int) -> str:
+    """Return what was read as a clause."""
+    others = "" if len(harvest.cells) == records else ", the others estimated"
+    read = (
+        f"{len(harvest.cells)} of {records} records read in the spans of the layers before what stayed with the client"
+    )
+    return f"{read}, none proved, labels estimated{others}"
+
+
+def _spans(gradient: Gradient, noise: Sequence[float] | None) -> list[Span]:
+    """Return the spans of the layers; with noise those above it, and of at most as many dimensions as records."""
+    if noise is None:
+        return gradient.spans()
+    spans = []
+    for at, layer in enumerate(gradient.received[: gradient.network.hidden]):
+        largest, ones = float(torch.linalg.matrix_norm(layer, 2)), torch.ones_like(layer[:, 0])
+        spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[at], gradient.records))
+    return spans
+
+
+def _alone(rows: Float[Tensor, "row extended"]) -> Bool[Tensor, " row"]:
+    """Return which rows are in no linear dependence of all rows."""
+    if not len(rows):
+        return torch.zeros(0, dtype=torch.bool, device=rows.device)
+    left, values, _ = torch.linalg.svd(rows, full_matrices=True)
+    rank = int((values > _DEPENDENT * values[0]).sum())
+    # A dependence is a vector of the left null space; a row has no part in any where its entries there are 0.
+    return left[:, rank:].norm(dim=1) < _DEPENDENT**0.5
