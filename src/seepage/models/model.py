@@ -17,6 +17,7 @@ from seepage.models.calling import plain_attention
 from seepage.models.copies import copied, make_sendable
 from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.recurrent import by_formula
 from seepage.tabular.schema import Discrete, Schema
 
@@ -38,6 +39,7 @@ class Model:
             same network, the module's own.
         dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
+        form: loss that clients differentiate: its reduction, weights of classes, label smoothing and factor.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -51,6 +53,7 @@ class Model:
     each: Mapping[str, Tensor] = field(default_factory=dict)
     dropout: Dropout = "on"
     switched_off: tuple[str, ...] = ()
+    form: MessageForm = PLAIN
 
     def __post_init__(self) -> None:
         check_choice("head", self.head, Head)
