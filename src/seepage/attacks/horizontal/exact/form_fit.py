@@ -26,7 +26,11 @@ AGREES = 1e-3  # relative difference up to which a record has a form
 _MOST_OTHERS = 0.4  # share of the records that may have factors of their own
 _SAME = 1e-4  # relative difference of factors that count as the same
 _ON_GRID = 1e-4  # difference from a usual setting up to which a fitted one is that
-_REVERSED = 0.5  # records that have to agree for a message with the reversed sign, beyond those for the usual one
+# A record says as much for a form as its error is off by less than the first number, up to the second one, in nats.
+# A fitted number costs as much as one record can say, a usual setting and a reversed sign what choosing them takes.
+_WIDEST, _FINEST = 1e-2, 1e-6
+_NUMBER = math.log(_WIDEST / _FINEST)
+_USUAL, _REVERSED = math.log(60.0), math.log(2.0)
 _Errors = Float[Tensor, "record output"]
 
 
@@ -51,8 +55,17 @@ class FittedForm:
 
 class _Trial(NamedTuple):
     form: MessageForm
-    agreeing: Float[Tensor, " record"]
-    score: float
+    off: Float[Tensor, " record"]
+    cost: float
+
+    @property
+    def score(self) -> float:
+        """What the records say for the form, less what its numbers cost."""
+        return float(_said(self.off).sum()) - self.cost
+
+
+def _said(off: Tensor) -> Tensor:
+    return (_WIDEST / off.clamp(min=_FINEST)).clamp(min=1.0).log()
 
 
 def fitted_form(head: Head, outputs: _Errors, errors: _Errors, usual: MessageForm, records: int) -> FittedForm | None:
@@ -64,24 +77,27 @@ def fitted_form(head: Head, outputs: _Errors, errors: _Errors, usual: MessageFor
         usual: form from which the message differs; its loss is tried first.
         records: number of records behind the message.
 
-    Every fitted number has to bring another record into agreement, so that a common factor comes before weights of
-    classes, and the usual loss before others.
+    A form that explains the errors by fewer numbers, or closer, is the simpler one: a common factor comes before
+    weights of classes, and the usual loss before others.
     """
     if head == "regression" or not len(errors):
         return None
     errors = errors * records
     base = replace(usual, weights=(), scale=1.0, reduction="mean", estimated=True)
     tried = [t for shape in (base, *shapes(base)) for t in _voted(head, outputs, errors, shape)]
-    best = max(tried, key=lambda trial: trial.score)
-    if not bool(best.agreeing.all()):
+    best = max(tried, key=lambda trial: trial.score, default=None)
+    if best is None:
+        return None
+    if not bool((best.off < _SAME).all()):
         # Weights and smoothing together, and settings between the usual ones.
-        starts = [max((t for t in tried if _kind(t.form) == kind), key=lambda t: t.score) for kind in _KINDS]
-        polished = [_polished(head, outputs, errors, start.form) for start in starts]
+        kinds = {_kind(trial.form): trial for trial in sorted(tried, key=lambda trial: trial.score)}
+        polished = [_polished(head, outputs, errors, start.form) for start in kinds.values()]
         best = max([best, *polished], key=lambda trial: trial.score)
-    agreeing = int(best.agreeing.sum())
+    agreeing = int((best.off < AGREES).sum())
     if agreeing < (1 - _MOST_OTHERS) * len(errors):
         return None
-    return FittedForm(best.form, agreeing, len(errors))
+    form = best.form if abs(best.form.scale - 1) > _SAME else replace(best.form, scale=1.0)
+    return FittedForm(form, agreeing, len(errors))
 
 
 def factors_of(
@@ -114,43 +130,43 @@ def _ratios(
 def _voted(head: Head, outputs: _Errors, errors: _Errors, shape: MessageForm) -> Iterator[_Trial]:
     """Yield a common factor and one for each class on which most records agree, with both signs."""
     factor, apart = _ratios(shape.slopes(head, outputs), errors)
-    settings = int(_kind(shape) != _KINDS[0])
     for sign in (1.0, -1.0):
         possible = (sign * factor > 0) & (apart < AGREES)
         logs = torch.where(possible, (sign * factor).clamp(min=1e-300).log(), torch.nan)
-        cost = settings + _REVERSED * (sign < 0)
-        common, agreeing = _mode(logs)
-        if bool(agreeing.any()):
-            yield _Trial(replace(shape, scale=sign * math.exp(common)), agreeing, float(agreeing.sum()) - 1 - cost)
+        cost = _USUAL * (_kind(shape) != "usual") + _REVERSED * (sign < 0)
+        log, off = _mode(logs)
+        if bool((off < AGREES).any()):
+            yield _Trial(replace(shape, scale=sign * math.exp(log)), off, _NUMBER + cost)
         # Under label smoothing the weights of all classes are in every label's slope, see ``_polished``.
         if shape.smoothing:
             continue
-        by_class = [_mode(logs[:, label, None]) for label in range(logs.shape[1])]
-        there = [float(members.sum()) for _, members in by_class]
-        if min(there) == 0:
+        modes = [_mode(logs[:, label, None]) for label in range(logs.shape[1])]
+        off = torch.stack([apart for _, apart in modes]).amin(0)
+        if not bool((off < AGREES).any()):
             continue
-        agreeing = torch.stack([members for _, members in by_class]).any(0)
-        first = by_class[0][0]
-        weights = tuple(math.exp(log - first) for log, _ in by_class)
+        # Classes without a record are taken for the usual ones.
+        there = [label for label, (_, apart) in enumerate(modes) if bool((apart < AGREES).any())]
+        first = modes[there[0]][0]
+        weights = tuple(math.exp(log - first) if label in there else 1.0 for label, (log, _) in enumerate(modes))
         form = replace(shape, weights=weights, scale=sign * math.exp(first))
-        yield _Trial(form, agreeing, float(agreeing.sum()) - len(weights) - cost)
+        yield _Trial(form, off, len(there) * _NUMBER + cost)
 
 
 def _mode(logs: Float[Tensor, "record label"]) -> tuple[float, Tensor]:
-    """Return the logarithm of the factor on which most records agree, and which do; NaN is no vote."""
+    """Return the logarithm of the factor for which records say most, and how far off each is; NaN is no vote."""
     votes = logs[~logs.isnan()]
     if not len(votes):
-        return 0.0, torch.zeros(len(logs), dtype=torch.bool, device=logs.device)
-    near = (logs[None] - votes[:, None, None]).abs() < AGREES
-    near = near.any(2)
-    chosen = near[int(near.sum(1).argmax())]
-    close = logs[chosen]
-    middle = float(votes[int(near.sum(1).argmax())])
-    kept = close[(close - middle).abs() < AGREES]
-    return float(kept.median()), chosen
+        return 0.0, torch.full_like(logs[:, 0], torch.inf)
 
+    def off(values: Tensor) -> Tensor:
+        return (logs[None] - values[:, None, None]).abs().nan_to_num(nan=torch.inf).amin(2)
 
-_KINDS = ("usual", "smoothing", "gamma", "loss")
+    middle = votes[_said(off(votes)).sum(1).argmax()]
+    near = votes[(votes - middle).abs() < AGREES]
+    both = torch.stack([middle, near.median()])
+    apart = off(both)
+    best = int(_said(apart).sum(1).argmax())
+    return float(both[best]), apart[best]
 
 
 def _kind(form: MessageForm) -> str:
@@ -189,18 +205,20 @@ def _polished(head: Head, outputs: _Errors, errors: _Errors, start: MessageForm)
     values = np.array(begin if setting is None else [*begin, setting])
     for scale in (1e-1, 1e-2, 1e-3, 1e-4):
         values = least_squares(missed, values, loss="soft_l1", f_scale=scale, x_scale=0.05).x
-    form = form_of(values)
+    form, value = form_of(values), 0.0
     if setting is not None:
-        value = float(getattr(form, kind))
         step = 0.01 if kind == "smoothing" else 0.25
-        nearest = round(value / step) * step
-        form = replace(form, **{kind: round(nearest, 4) if abs(value - nearest) < _ON_GRID else value})
+        value = float(getattr(form, kind))
+        nearest = round(round(value / step) * step, 2)
+        value = nearest if abs(value - nearest) < _ON_GRID else value
+        form = replace(form, **{kind: value})
     if all(abs(math.log(weight)) < _SAME for weight in form.weights):
         form = replace(form, weights=())
     factor, _, apart = factors_of(head, form, outputs, errors)
-    agreeing = (apart < AGREES) & ((factor - 1).abs() < AGREES)
-    numbers = (len(label.unique()) if form.weights else 1) + (setting is not None) + _REVERSED * (sign < 0)
-    return _Trial(form, agreeing, float(agreeing.sum()) - numbers)
+    off = torch.maximum(apart, (factor - 1).abs())
+    usual = setting is None or value == round(value, 2)
+    cost = (len(label.unique()) if form.weights else 1) * _NUMBER + _REVERSED * (sign < 0)
+    return _Trial(form, off, cost + (0.0 if setting is None else _USUAL if usual else _NUMBER))
 
 
 def _pulled(head: Head, errors: _Errors) -> Int[Tensor, " record"]:

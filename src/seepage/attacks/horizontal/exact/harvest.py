@@ -63,6 +63,15 @@ class Harvest:
         traceless = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
         return cls(cells, labels, spread, {}, complete, traceless, tuple(span.rank for span in spans))
 
+    def once(self) -> Harvest:
+        """Return each record once: where records do not replay the message, nothing says how often they are there."""
+        if not len(self.cells):
+            return self
+        kind = self.cells.unique(dim=0, return_inverse=True)[1]
+        first = (kind[:, None] == kind).long().argmax(1) == torch.arange(len(kind), device=kind.device)
+        chosen = {name: getattr(self, name)[first] for name in ("cells", "labels", "spread", "traceless")}
+        return replace(self, **chosen)
+
 
 class _Passing(NamedTuple):
     """Candidates in the spans of a gradient, how many of these the declared form explains, and with how many copies."""
@@ -130,7 +139,6 @@ class Harvester(RecordHarvester):
         harvest = self._read(gradient, seed, contradiction)
         if harvest.complete:
             return harvest
-        harvest = _once(harvest)
         if not contradiction.found or gradient.head == "regression":
             return harvest
         gradient.refit(None)
@@ -138,10 +146,27 @@ class Harvester(RecordHarvester):
         if fitted is not None:
             gradient.refit(fitted.form)
             refitted = self._read(gradient, seed, None)
-            if refitted.complete or len(refitted.cells) > len(harvest.cells):
-                return replace(refitted, form=self._form(gradient, refitted.cells) or fitted)
+            if refitted.complete or len(refitted.cells) > len(harvest.once().cells):
+                return self._settled(gradient, refitted, fitted)
             gradient.refit(None)
-        return _once(self._read(gradient, seed, None)) if contradiction.ended else harvest
+        return self._read(gradient, seed, None) if contradiction.ended else harvest
+
+    def _settled(self, gradient: Gradient, harvest: Harvest, fitted: FittedForm) -> Harvest:
+        """Return a harvest with the form that all of its records have, and whether they replay the message then."""
+        again = self._form(gradient, harvest.cells) or fitted
+        if len(harvest.cells) < gradient.records:
+            return replace(harvest, form=again)
+        rows, classes = self._rows(harvest.cells), torch.arange(gradient.classes, device=harvest.cells.device)
+        counts = (harvest.labels[:, None] == classes).double()
+        # The weights of a declared form may have hidden its factor, which depends on the labels of the batch.
+        share = float(gradient.declared.share(gradient.head, harvest.labels))
+        declared = replace(gradient.declared, reduction="sum", scale=share)
+        for form in (declared, again.form):
+            gradient.refit(form)
+            gradient.take(rows, counts)
+            if gradient.explained(rows, counts):
+                return replace(harvest, form=None if form is declared else again, complete=True)
+        return replace(harvest, form=again)
 
     def _form(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> FittedForm | None:
         """Return the form that candidates have by the layer that tells most of them."""
@@ -419,16 +444,6 @@ class Harvester(RecordHarvester):
         """Return the standard deviation of rounding errors in scaled gradients."""
         sizes = [(layer / row_scale(layer)[:, None]).square().mean() for layer in gradient.received[:2]]
         return gradient.rounding * float(torch.stack(sizes).max().sqrt())
-
-
-def _once(harvest: Harvest) -> Harvest:
-    """Return a harvest that does not replay the message with each of its records once: nothing counts copies then."""
-    if not len(harvest.cells):
-        return harvest
-    kind = harvest.cells.unique(dim=0, return_inverse=True)[1]
-    first = (kind[:, None] == kind).long().argmax(1) == torch.arange(len(kind), device=kind.device)
-    chosen = {name: getattr(harvest, name)[first] for name in ("cells", "labels", "spread", "traceless")}
-    return replace(harvest, **chosen)
 
 
 def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tensor, " record"]:

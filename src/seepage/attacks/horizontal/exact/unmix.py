@@ -189,6 +189,7 @@ class Unmix:
                     if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
                         layers = () if own is None else own.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
+            harvest = harvest if harvest.complete else harvest.once()
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
