@@ -251,10 +251,8 @@ def _loss(loss: object, weights: object, scale: object) -> dict[str, object]:
     """Return the fields of a declared loss from its name or fields, its class weights and its factor."""
     if loss is None or isinstance(loss, Mapping):
         fields = dict(loss or {})
-    elif loss in get_args(Reduction):
-        fields = {"reduction": loss}
     else:
-        fields = {"loss": loss}
+        fields = {"reduction" if loss in get_args(Reduction) else "loss": loss}
     if weights is not None:
         fields["weights"] = torch.as_tensor(weights).detach().flatten().tolist()
     return fields if scale is None else {**fields, "scale": scale}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 from torch import Tensor
@@ -67,6 +67,14 @@ class DeclaredLoss(DeclaredForm):
     """
 
     reduction: Reduction = "mean"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """Take the name of a reduction or of a loss for the whole."""
+        if not isinstance(value, str):
+            return value
+        return {"reduction" if value in get_args(Reduction) else "loss": value}
 
 
 class MessageRecipe(BaseModel):

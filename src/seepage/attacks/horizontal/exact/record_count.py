@@ -31,9 +31,9 @@ def count_records(
     Records are sought one by one, as ``Unmix`` does, which takes no count. What one of them has added to the gradient
     is its own gradient over the count: with its chances p by the network and its label y, the second layer says what
     (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so that the
-    count on which most records agree is taken, the larger one of several. A factor of the message, as of the sum of
-    losses, gives a count that contradicts the rank of the gradient, which is taken instead. None is found with fewer than two hidden
-    layers, noise, or more records than the layers are wide.
+    count on which most records agree is taken, the larger one of several. Under a factor, as of a sum of losses, it
+    contradicts the rank of the gradient, which is taken instead. None is found with fewer than two hidden layers,
+    noise, or more records than the layers are wide.
 
     Example:
         >>> from seepage.datasets.planted import distinct
