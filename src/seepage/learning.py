@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import grad, vmap
-from torch.nn import functional
 
 from seepage.errors import BadInputError, NotFiniteError, check_choice, check_count, unknown_name
 from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Head, Model
 from seepage.models.split import SplitModel, record_losses
 from seepage.models.vertical import ActiveModel, losses_of
@@ -24,18 +24,14 @@ from seepage.tabular.schema import Column
 
 
 def mean_loss(
-    head: Head, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
+    head: Head, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"], form: MessageForm = PLAIN
 ) -> Float[Tensor, ""]:
-    """Return the mean loss over records.
+    """Return the loss of a batch: the mean over its records, if its form is no other (``MessageForm.loss_of``).
 
     Labels are class codes for ``softmax``, 0 or 1 for ``sigmoid`` and numbers for ``regression``, whose outputs are
     predictions; those of the others are logits.
     """
-    if head == "softmax":
-        return functional.cross_entropy(outputs, labels.long())
-    if head == "sigmoid":
-        return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs.dtype))
-    return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype))
+    return form.loss_of(head, outputs, labels)
 
 
 def gradient(
@@ -44,14 +40,15 @@ def gradient(
     labels: Float[Tensor, "*batch record"],
     parameters: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
+    """Return the gradient of each batch's loss by parameter name, shape (*batch, *parameter).
 
-    Differentiable in ``encoded``, so that attackers match a gradient with the same function that computed it.
-    ``parameters`` hold other ones for each entry of the first batch axis, shape (batch, *parameter).
+    The loss has the model's ``form``, the mean over records if it is plain. Differentiable in ``encoded``, so that
+    attackers match a gradient with the same function that computed it. ``parameters`` hold other ones for each entry of
+    the first batch axis, shape (batch, *parameter).
     """
 
     def loss(parameters: dict[str, Tensor], rows: Tensor, targets: Tensor) -> Tensor:
-        return mean_loss(model.head, call(model.module, parameters, rows), targets)
+        return mean_loss(model.head, call(model.module, parameters, rows), targets, model.form)
 
     per_batch = grad(loss)
     for axis in reversed(range(encoded.dim() - 2)):

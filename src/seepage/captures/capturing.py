@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
+from typing import TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, check_
 from seepage.errors import BadInputError, check_count, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
+from seepage.models.message import Reduction
 from seepage.models.model import Head
 from seepage.models.pairing import is_list
 from seepage.models.states import State, as_state, changes, common_prefix, state_digest
@@ -47,6 +48,9 @@ class _Facts(TypedDict, total=False):
     client: str | None
     round: int | None
     local: Local | None
+    loss: str | Mapping[str, object] | None
+    weights: Sequence[float] | None
+    scale: float | None
 
 
 # Facts by name, before they are checked.
@@ -87,7 +91,8 @@ def capture(
     """Write what a client sends to a file that only its owner may read.
 
     - ``capture(model.named_parameters(), path, ...)``: the gradients of the last ``backward()``. Call it before the
-      optimiser steps and before gradients are set to zero. The loss must be the mean over the batch.
+      optimiser steps and before gradients are set to zero. Say with ``loss``, ``weights`` and ``scale`` where the loss
+      is not the mean over the batch; of what is not said, an attack fits what it can and proves nothing.
     - ``capture(model.named_parameters(), path, optimizer=optimizer, ...)``: the gradient with which the optimiser
       steps next. Call it before that step. With Opacus' ``DPOptimizer`` this is the clipped gradient with noise, which
       is sent; what ``backward()`` leaves is the clean one, which never leaves the client.
@@ -107,10 +112,12 @@ def capture(
             encoder standardised the rows, where it did. ``encoder``: the client's own encoder. ``training``: local
             training. ``clients``: number of clients whose messages are averaged. ``defense``: defense that the message
             went through, ``{name: options}``. ``precision``: number format in which the client computed. ``sent_as``:
-            number format to which the message was cast. ``client``, ``round``: name of the client and number of the
-            round, by which ``seepage attack DIR`` links the updates of one client. ``local``: the values that the
-            client trained with of parameters that it did not send: ``unknown`` to the attacker, which is the default;
-            those ``as_sent`` by the server, trained with the others; or ``frozen``, as sent and not trained.
+            number format to which the message was cast. ``loss``: ``mean`` or ``sum`` over the batch, or the fields of
+            ``DeclaredLoss``. ``weights``: weight of each class in the loss. ``scale``: factor of the loss, such as a
+            ``GradScaler``'s. ``client``, ``round``: name of the client and number of the round, by which ``seepage
+            attack DIR`` links the updates of one client. ``local``: the values that the client trained with of
+            parameters that it did not send: ``unknown`` to the attacker, which is the default; those ``as_sent`` by the
+            server, trained with the others; or ``frozen``, as sent and not trained.
 
     Returns:
         With an optimiser a handle whose ``remove()`` takes the order back; with an encoder alone its declaration.
@@ -239,11 +246,24 @@ def _about(facts: _Given) -> Description:
         if not isinstance(statistics, Statistics):
             raise BadInputError(f"statistics are of type {type(statistics).__name__}; give a seepage Statistics.")
         given["encoding"] = encoding_of(statistics)
+    if given.keys() & {"loss", "weights", "scale"}:
+        given["loss"] = _loss(given.pop("loss", None), given.pop("weights", None), given.pop("scale", None))
     if "encoder" in given:
         given["encoder"] = _encoder(given["encoder"])
     if "training" in given and not isinstance(given["training"], LocalTraining):
         raise BadInputError(f"training is of type {type(given['training']).__name__}; give a seepage LocalTraining.")
     return as_description(given, "the description of the update")
+
+
+def _loss(loss: object, weights: object, scale: object) -> dict[str, object]:
+    """Return the fields of a declared loss from its name or fields, its class weights and its factor."""
+    if loss is None or isinstance(loss, Mapping):
+        fields = dict(loss or {})
+    else:
+        fields = {"reduction" if loss in get_args(Reduction) else "loss": loss}
+    if weights is not None:
+        fields["weights"] = torch.as_tensor(weights).detach().flatten().tolist()
+    return fields if scale is None else {**fields, "scale": scale}
 
 
 def _encoder(given: object) -> ClientEncoder:

@@ -26,6 +26,7 @@ from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.states import as_state, is_sent
 from seepage.models.weights import lacking
+from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
 from seepage.seeds import stream
 from seepage.settings.setting import Progress
@@ -196,6 +197,7 @@ class FederationAttack:
     model_seed: int = 0
     dropout: Dropout = "on"
     gate: Gate | None = None
+    loss: DeclaredLoss | None = None
 
     def run(
         self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
@@ -307,7 +309,16 @@ class FederationAttack:
         options = {"seed": seed, "head": head, "dropout": self.dropout, "device": device}
         model, _ = make_model(self.model, schema, statistics, weights=weights, partial=True, **options)
         unknown = () if weights is None else lacking(model.module, weights)
+        if self.loss is not None:
+            if about.loss not in (None, self.loss):
+                raise BadInputError(
+                    f"the update says that its loss is {about.loss.form.describe()}, the option --loss says "
+                    f"{self.loss.form.describe()}; leave the option out."
+                )
+            model = replace(model, form=self.loss.form)
         capture = load_capture(path, model, schema, unknown)
+        if self.loss is not None:
+            capture = replace(capture, about=capture.about.model_copy(update={"loss": self.loss}))
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
         records = about.batch_size or self.batch_size

@@ -215,13 +215,13 @@ _OF = {
 }
 _COMMON = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
 _UPDATES = _COMMON | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
-_UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
+_UPDATES |= {"loss", "restore_labels", "profile", "restarts", "iterations"}
 _OF_A_TRANSCRIPT = _COMMON | {"model", "attacks", "known"}
 _OF_TREES = _COMMON | {"batch_size", "regularisation", "learning_rate"}
 # Fields of a spec that are fields of an attack in Python, too.
 _OF_TRANSCRIPTS = ("model", "attacks", "data", "known", "truth", "separator", "seed", "gate")
 _SHARED = ("truth", "weights", "batch_size", "holds", "head", "separator", "seed", "restore_labels", "allow_large")
-_SHARED += ("model_seed", "dropout", "gate")
+_SHARED += ("model_seed", "dropout", "gate", "loss")
 
 
 @dataclass(frozen=True)

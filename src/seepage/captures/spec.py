@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
@@ -10,7 +11,7 @@ from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.config.choices import describe
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.spec import BatchLoss, HorizontalSpec
 from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, TABLE, Option, fields_of
 from seepage.settings.part import Part, Parts, as_part
 from seepage.settings.spec import File, Spec
@@ -56,6 +57,10 @@ class AttackSpec(Spec):
         ),
     ] = None
     head: Annotated[Head | None, _OF_AUDITS["head"].option] = None
+    loss: Annotated[
+        BatchLoss | None,
+        replace(_OF_AUDITS["loss"].option, default="what the update says; else fitted on the update"),
+    ] = None
     model_seed: Annotated[
         int, Field(ge=0, lt=2**63), Option("Seed of the network's initialisation, without --weights.", PARTIES)
     ] = 0

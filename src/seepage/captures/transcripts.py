@@ -21,9 +21,10 @@ from torch import Tensor
 
 from seepage.captures.captured import described, json_object, opened, text_of
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.message import Format, Loss, MessageForm, ScaleOf
+from seepage.models.message import Format, ScaleOf
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
+from seepage.protocols.recipe import DeclaredForm
 from seepage.settings.split.spec import SplitAttacker, Topology, holds_second_cut
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
@@ -54,25 +55,12 @@ class TrainingRecipe(BaseModel):
     optimizer: str | None = None
 
 
-class DeclaredMessages(BaseModel):
-    """The fields of ``MessageForm`` that are declared; those left out are the usual ones."""
+class DeclaredMessages(DeclaredForm):
+    """The fields of ``MessageForm`` that are declared of messages at a cut; those left out are the usual ones."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    loss: Loss = "cross_entropy"
-    weights: tuple[float, ...] = ()
-    smoothing: float = 0.0
-    gamma: float = 0.0
-    delta: float = 1.0
-    scale: float = 1.0
     scale_of: ScaleOf = "known"
     format: Format = "float32"
     training: bool = False
-
-    @property
-    def form(self) -> MessageForm:
-        """The form of the messages."""
-        return MessageForm(**self.model_dump())
 
 
 class TranscriptDescription(BaseModel):

@@ -203,6 +203,8 @@ def _value(text: str) -> object:
 
 def _mapping(field: SpecField, text: str) -> dict[str, object]:
     options = _value(text)
+    if not isinstance(options, dict) and field.option.whole is not None:
+        return {field.option.whole: options}
     if not isinstance(options, dict):
         raise BadInputError(
             f"{field.flag} takes options such as {field.option.example or '{name: value}'}, got {text!r}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -72,6 +72,9 @@ class DPSGD:
 
     def clipped_sum(self, model: Model, encoded: Batches, labels: Labels, parameters: Update | None = None) -> Update:
         """Return the sum of the records' clipped gradients, shape (victim, *parameter)."""
+        if not model.form.plain:
+            # A record's own loss has no mean over the weights of others.
+            model = replace(model, form=replace(model.form, reduction="sum"))
         if (layers := _chain(model.module)) is not None:
             return self._of_layers(model, layers, encoded, labels, parameters or model.parameters)
         entries = sum(parameter.numel() for parameter in model.parameters.values())
@@ -106,7 +109,8 @@ class DPSGD:
                     rows = sums[name]
                 else:
                     rows = layer(rows)
-            loss = labels.numel() * mean_loss(model.head, rows.flatten(0, 1), labels.flatten())
+            of_each = replace(model.form, reduction="sum")
+            loss = mean_loss(model.head, rows.flatten(0, 1), labels.flatten(), of_each)
             errors = dict(zip(sums, torch.autograd.grad(loss, list(sums.values())), strict=True))
         squares = torch.zeros(labels.shape, dtype=encoded.dtype, device=encoded.device)
         for name, layer in layers:

@@ -1,30 +1,38 @@
-"""Form of a message at the cut: the client's loss, its scale, its number format and what is random in training."""
+"""Form of a message, a gradient, update or cut: the client's loss, its scale, its number format."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional
 
 from seepage.errors import BadInputError, check_choice
 from seepage.models.head import Head
 
 Loss = Literal["cross_entropy", "focal", "squared", "squared_chance", "huber"]
+Reduction = Literal["mean", "sum"]
 Format = Literal["float32", "float16", "bfloat16", "int8"]
 ScaleOf = Literal["known", "round", "record"]
 
 _LEVELS = 127  # steps of a quantised message between zero and its largest entry
 _WHOLE = 1e-3  # deviation from a whole number of steps that float32 leaves
 _MOST_LOGIT = 40.0
+# Usual settings of losses, and a fine grid of all.
+_SMOOTHINGS = tuple(k / 100 for k in range(1, 41))
+_GAMMAS = tuple(k / 4 for k in range(1, 21))
+_ANY_SMOOTHING = tuple(k / 500 for k in range(1, 401))
+_ANY_GAMMA = tuple(k / 20 for k in range(1, 101))
 
 
 @dataclass(frozen=True)
 class MessageForm:
-    """The facts that turn a record's logits into the gradient that crosses the wire.
+    """The facts that turn records' outputs into the gradient that crosses the wire, in all settings.
 
     ``weights``, ``smoothing`` and their sum are those of PyTorch's ``cross_entropy`` and, for one logit,
     ``binary_cross_entropy_with_logits`` with ``pos_weight``, which is a weight of the second class. The squared error
@@ -33,11 +41,14 @@ class MessageForm:
 
     Attributes:
         loss: loss of one record.
+        reduction: what a batch's loss is of those of its records. As in PyTorch, the ``mean`` of ``cross_entropy`` is
+            over the sum of the records' weights, and that of one logit over their number.
         weights: weight of each class; empty where all are 1.
         smoothing: share of a label that is spread evenly over all classes.
         gamma: exponent of the focal loss.
         delta: error from which on Huber's loss is a straight line.
-        scale: factor of all messages, such as a loss scale that is not undone, or 1 / steps of gradient accumulation.
+        scale: factor of all messages, such as a loss scale that is not undone, or 1 / steps of gradient accumulation;
+            below 0 where their sign is reversed.
         scale_of: whether the factor is ``known``, or another one for each ``round`` or ``record``, and is fitted.
         format: number format in which messages crossed the wire.
         noise: standard deviation of what is left unexplained of each number, in units of a message's norm.
@@ -54,6 +65,7 @@ class MessageForm:
     """
 
     loss: Loss = "cross_entropy"
+    reduction: Reduction = "mean"
     weights: tuple[float, ...] = ()
     smoothing: float | int = 0.0
     gamma: float | int = 0.0
@@ -67,11 +79,12 @@ class MessageForm:
 
     def __post_init__(self) -> None:
         check_choice("loss of the messages:", self.loss, Loss)
+        check_choice("reduction of the messages:", self.reduction, Reduction)
         check_choice("format of the messages:", self.format, Format)
         check_choice("scale_of:", self.scale_of, ScaleOf)
         for name, positive in (
             *(("smoothing", False), ("gamma", False), ("noise", False)),
-            *(("delta", True), ("scale", True)),
+            ("delta", True),
         ):
             value = getattr(self, name)
             most = 1.0 if name == "smoothing" else math.inf
@@ -79,6 +92,8 @@ class MessageForm:
                 above = "above 0" if positive else "from 0"
                 below = " and below 1" if name == "smoothing" else ""
                 raise BadInputError(f"{name} of the messages is a number {above}{below}, got {value!r}.")
+        if isinstance(self.scale, bool) or not math.isfinite(self.scale) or self.scale == 0:
+            raise BadInputError(f"scale of the messages is a number other than 0, got {self.scale!r}.")
         if any(isinstance(w, bool) or not 0 <= w < math.inf for w in self.weights):
             raise BadInputError(f"weights of classes are numbers from 0, got {list(self.weights)}.")
 
@@ -86,7 +101,7 @@ class MessageForm:
     def plain(self) -> bool:
         """Whether the loss of a record is its cross-entropy, or squared error, as it is."""
         even = len(set(self.weights)) < 2 and (not self.weights or self.weights[0] == 1)
-        usual = self.loss == "cross_entropy" and even and not self.smoothing
+        usual = self.loss == "cross_entropy" and self.reduction == "mean" and even and not self.smoothing
         return usual and self.scale == 1 and self.scale_of == "known" and not self.training
 
     @property
@@ -94,22 +109,98 @@ class MessageForm:
         """Distance of 1 to the next larger number of the format."""
         return 2.0**-10 if self.format == "float16" else 2.0**-7 if self.format == "bfloat16" else 2.0**-23
 
+    def share(self, head: Head, labels: Float[Tensor, " record"]) -> Tensor:
+        """Return the factor of one record's loss in a batch's, by the labels of the batch."""
+        if self.reduction == "sum":
+            return labels.new_tensor(float(self.scale))
+        if head == "softmax" and self.loss == "cross_entropy" and self.weights:
+            return self.scale / labels.new_tensor(self.weights)[labels.long()].sum()
+        return labels.new_tensor(self.scale / len(labels))
+
+    def loss_of(
+        self, head: Head, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
+    ) -> Float[Tensor, ""]:
+        """Return the loss of a batch as PyTorch computes it, times ``scale``; differentiable in the outputs.
+
+        Labels are class codes for ``softmax``, 0 or 1 for ``sigmoid`` and numbers for ``regression``.
+        """
+        if self.loss == "cross_entropy" and head != "regression":
+            loss = self._cross_entropy(head, outputs, labels)
+        elif self.loss == "huber" and head == "regression":
+            loss = functional.huber_loss(
+                outputs[:, 0], labels.to(outputs.dtype), reduction=self.reduction, delta=float(self.delta)
+            )
+        elif head == "regression":
+            loss = functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype), reduction=self.reduction)
+        else:
+            loss = self._by_record(head, outputs, labels)
+        return loss if self.scale == 1 else loss * self.scale
+
+    def _cross_entropy(self, head: Head, outputs: Tensor, labels: Tensor) -> Tensor:
+        if head == "softmax":
+            weight = outputs.new_tensor(self.weights) if self.weights else None
+            return functional.cross_entropy(
+                outputs, labels.long(), weight=weight, reduction=self.reduction, label_smoothing=float(self.smoothing)
+            )
+        no, yes = self.weights or (1.0, 1.0)
+        targets = labels.to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / 2
+        weight = None if no == 1 else outputs.new_full((len(outputs),), no)
+        positive = None if yes == no else outputs.new_tensor(yes / no)
+        return functional.binary_cross_entropy_with_logits(
+            outputs[:, 0], targets, weight=weight, reduction=self.reduction, pos_weight=positive
+        )
+
+    def _by_record(self, head: Head, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the other losses, whose derivatives ``slopes`` has."""
+        if head == "sigmoid":
+            logs = torch.cat([functional.logsigmoid(-outputs), functional.logsigmoid(outputs)], 1)
+        else:
+            logs = outputs.log_softmax(1)
+        classes = logs.shape[1]
+        codes = labels.long()
+        targets = functional.one_hot(codes, classes).to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / classes
+        if self.loss == "focal":
+            log = logs.gather(1, codes[:, None])[:, 0]
+            losses = -(1 - log.exp()).pow(float(self.gamma)) * log
+        else:
+            given = logs.exp() if self.loss == "squared_chance" else outputs
+            given = given[:, 1:] if head == "sigmoid" and self.loss == "squared_chance" else given
+            wanted = targets[:, 1:] if head == "sigmoid" else targets
+            if self.loss == "huber":
+                apart = functional.huber_loss(given, wanted, reduction="none", delta=float(self.delta))
+            else:
+                apart = (given - wanted).square()
+            losses = apart.sum(1)
+        if self.weights:
+            losses = losses * outputs.new_tensor(self.weights)[codes]
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
     def slopes(self, head: Head, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
         """Return the derivative of a record's loss with respect to its logits, for every label it may have.
 
         ``scale`` is left out: it is undone on the received messages.
         """
-        classes = 2 if head == "sigmoid" else logits.shape[-1]
+        weights, targets = self._weighted(2 if head == "sigmoid" else logits.shape[-1], logits)
+        if head == "sigmoid":
+            return self._of_single_logit(logits, weights, targets)
+        return self._of_logits(logits, weights, targets)
+
+    def pulls(self, classes: int, like: Tensor) -> Float[Tensor, "label class"]:
+        """Return the weight with which cross-entropy pulls a record of each label to each class.
+
+        With ``t`` a label's row and ``p`` the chances of the classes, its slope is ``sum(t) p - t``.
+        """
+        weights, targets = self._weighted(classes, like)
+        return targets * weights
+
+    def _weighted(self, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights of classes, and the soft labels."""
         if self.weights and len(self.weights) != classes:
             raise BadInputError(
                 f"messages of {classes} classes have {len(self.weights)} weights; give one weight for each class."
             )
-        weights = logits.new_tensor(self.weights or [1.0] * classes)
-        targets = torch.eye(classes, dtype=logits.dtype, device=logits.device) * (1 - self.smoothing)
-        targets = targets + self.smoothing / classes
-        if head == "sigmoid":
-            return self._of_single_logit(logits, weights, targets)
-        return self._of_logits(logits, weights, targets)
+        targets = torch.eye(classes, dtype=like.dtype, device=like.device) * (1 - self.smoothing)
+        return like.new_tensor(self.weights or [1.0] * classes), targets + self.smoothing / classes
 
     def _of_single_logit(self, logits: Tensor, weights: Tensor, targets: Tensor) -> Tensor:
         # Not sigmoid(s) - 1, which rounds to 0 for large s long before the true value does.
@@ -167,6 +258,8 @@ class MessageForm:
     def describe(self) -> str:
         """Return what is not plain, in words."""
         parts = []
+        if self.reduction == "sum":
+            parts.append("a sum over the records")
         if self.loss != "cross_entropy":
             parts.append({"focal": f"focal loss with exponent {self.gamma:g}", "squared": "squared error",
                           "squared_chance": "squared error of chances",
@@ -195,6 +288,17 @@ class MessageForm:
 
 PLAIN = MessageForm()
 """Cross-entropy, or the squared error of a number, in float32 as it is."""
+
+
+def shapes(form: MessageForm, fine: bool = False) -> Iterator[MessageForm]:
+    """Yield forms with other usual losses: label smoothing, the focal loss, and where not ``fine`` squared errors."""
+    for smoothing in _ANY_SMOOTHING if fine else _SMOOTHINGS:
+        yield replace(form, smoothing=smoothing)
+    for gamma in _ANY_GAMMA if fine else _GAMMAS:
+        yield replace(form, loss="focal", gamma=gamma)
+    if not fine:
+        yield replace(form, loss="squared_chance")
+        yield replace(form, loss="squared")
 
 
 def format_of(messages: Float[Tensor, "record cut"]) -> Format:

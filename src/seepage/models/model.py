@@ -17,6 +17,7 @@ from seepage.models.calling import plain_attention
 from seepage.models.copies import copied, make_sendable
 from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.recurrent import by_formula
 from seepage.tabular.schema import Discrete, Schema
 
@@ -60,6 +61,7 @@ class Model:
         dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
         local: parameters that clients keep to themselves, see ``keeping``; None where they send all that they train.
+        form: loss that clients differentiate: its reduction, weights of classes, label smoothing and factor.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -74,6 +76,7 @@ class Model:
     dropout: Dropout = "on"
     switched_off: tuple[str, ...] = ()
     local: LocalParameters | None = None
+    form: MessageForm = PLAIN
 
     def __post_init__(self) -> None:
         check_choice("head", self.head, Head)

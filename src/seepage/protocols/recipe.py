@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 from torch import Tensor
 
 from seepage.defenses import Defense, RecordDefense
 from seepage.learning import LocalTraining
+from seepage.models.message import PLAIN, Loss, MessageForm, Reduction
 from seepage.models.model import Model
 from seepage.registry import defenses
 from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView, View
@@ -28,6 +29,57 @@ def _training(value: object) -> object:
     return LocalTraining.of_plain(value) if isinstance(value, Mapping) else value
 
 
+class DeclaredForm(BaseModel):
+    """The fields of ``MessageForm`` that are declared in any setting; those left out are the usual ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    loss: Loss = "cross_entropy"
+    weights: tuple[float, ...] = ()
+    smoothing: float = 0.0
+    gamma: float = 0.0
+    delta: float = 1.0
+    scale: float = 1.0
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        _ = self.form
+        return self
+
+    @property
+    def form(self) -> MessageForm:
+        """The form of the messages."""
+        return MessageForm(**self.model_dump())
+
+
+class DeclaredLoss(DeclaredForm):
+    """The loss of a batch whose gradient clients take, as far as it is not the mean of the records' usual losses.
+
+    Attributes:
+        loss: loss of one record, such as ``focal``.
+        reduction: ``mean`` or ``sum``, as in PyTorch.
+        weights: weight of each class, in the order of the target's categories.
+        smoothing: label smoothing.
+        gamma: exponent of the focal loss.
+        delta: error from which on Huber's loss is a straight line.
+        scale: factor of the loss, such as a loss scale that is not undone or a sum over accumulated batches.
+
+    Example:
+        >>> DeclaredLoss(reduction="sum", weights=(1.0, 9.0)).form.describe()
+        'a sum over the records, class weights 1 : 9'
+    """
+
+    reduction: Reduction = "mean"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """Take the name of a reduction or of a loss for the whole."""
+        if not isinstance(value, str):
+            return value
+        return {"reduction" if value in get_args(Reduction) else "loss": value}
+
+
 class MessageRecipe(BaseModel):
     """The computation by which a message was made; what is None is not known.
 
@@ -41,6 +93,7 @@ class MessageRecipe(BaseModel):
         defense: defense that the message went through, its name and its options.
         precision: number format in which the client computed; that of the model if None.
         sent_as: number format to which the message was cast before it was sent.
+        loss: loss of a batch; where it is None, an attack that solves for records fits its form on the message.
 
     Raises:
         pydantic.ValidationError: ``fedavg`` without a training, ``fedsgd`` with one, or a value out of range.
@@ -69,6 +122,7 @@ class MessageRecipe(BaseModel):
     defense: dict[str, dict[str, bool | int | float | str]] | None = None
     precision: Arithmetic | None = None
     sent_as: Precision = "full"
+    loss: DeclaredLoss | None = None
 
     @model_validator(mode="after")
     def _check(self) -> MessageRecipe:
@@ -107,6 +161,8 @@ class MessageRecipe(BaseModel):
     def view(self, model: Model, message: Mapping[str, Tensor]) -> View:
         """Return what the server received, by parameter name without a victim axis, as the view that attacks take."""
         batched = {name: tensor[None] for name, tensor in message.items()}
+        if self.loss is not None:
+            model = replace(model, form=self.loss.form)
         if self.training is None:
             return GradientView(model, batched, precision=self.sent_as)
         return UpdateView(model, batched, self.training, self.clients, self.sent_as)
@@ -114,8 +170,10 @@ class MessageRecipe(BaseModel):
     def describe(self) -> str:
         """Return the computation in words."""
         of = "" if self.clients == 1 else f", the mean over {self.clients} clients"
+        form = PLAIN if self.loss is None else self.loss.form
+        of += "" if form.plain else f" ({form.describe()})"
         if self.training is None:
-            return f"the mean gradient of one batch{of}"
+            return f"the {'mean ' if form.reduction == 'mean' else ''}gradient of one batch{of}"
         epochs = "1 epoch" if self.training.epochs == 1 else f"{self.training.epochs} epochs"
         return (
             f"the change of the model in {epochs}, {self.training.batch_size} records a batch, "

@@ -99,6 +99,10 @@ class HorizontalOptions(SharedOptions, total=False):
     """Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit them
     as if clients trained without dropout.
     """
+    loss: Mapping[str, object] | None
+    """Loss of a batch: mean or sum over its records, or options such as '{reduction: sum, weights: [1, 9], smoothing:
+    0.1, scale: 4}'. Attackers know it.
+    """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
     '{rounds: 9, clients: 5}'.

@@ -11,6 +11,8 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
+from seepage.models.message import Loss, Reduction
+from seepage.protocols.recipe import DeclaredLoss
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, named, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, QuasiIdentifiers, Spec
@@ -52,6 +54,20 @@ class Training(Plain):
     learning_rate: Annotated[float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)] = (
         0.5
     )
+
+
+class BatchLoss(DeclaredLoss):
+    """Loss of a batch, where it is not the mean of the records' usual losses."""
+
+    loss: Annotated[Loss, Option("Loss of one record: cross_entropy, focal, ...", PARTIES)] = "cross_entropy"
+    reduction: Annotated[Reduction, Option("What is taken over the records of a batch: mean or sum.", PARTIES)] = "mean"
+    weights: Annotated[tuple[float, ...], Option("Weight of each class, in the order of its categories.", PARTIES)] = ()
+    smoothing: Annotated[float, Option("Label smoothing, from 0 to below 1.", PARTIES)] = 0.0
+    gamma: Annotated[float, Option("Exponent of the focal loss.", PARTIES)] = 0.0
+    delta: Annotated[float, Option("Error from which on Huber's loss is a straight line.", PARTIES)] = 1.0
+    scale: Annotated[
+        float, Option("Factor of the loss, such as a loss scale or the number of accumulated batches.", PARTIES)
+    ] = 1.0
 
 
 class HorizontalSpec(Spec):
@@ -138,6 +154,18 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             PARTIES,
         ),
     ] = "on"
+    loss: Annotated[
+        BatchLoss | None,
+        Option(
+            "Loss of a batch: mean or sum over its records, or options such as '{reduction: sum, weights: [1, 9], "
+            "smoothing: 0.1, scale: 4}'. Attackers know it.",
+            PARTIES,
+            "OPTIONS",
+            default="the mean of cross-entropy, or of the squared error of a number",
+            whole="reduction",
+            example="{reduction: sum, weights: [1, 9]}",
+        ),
+    ] = None
     training: Annotated[
         Training | None,
         Option(

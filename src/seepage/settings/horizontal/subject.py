@@ -67,6 +67,8 @@ class Subject:
         Outputs on fixed rows are part of it: two networks of the same layers and parameters may compute different ones.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
+        if not self.model.form.plain:
+            digest.update(repr(self.model.form.to_plain()).encode())
         for model in (self.model, *self.later):
             tensors = *model.parameters.items(), *model.frozen.items(), *model.module.named_buffers()
             for name, tensor in (*tensors, *model.each.items()):
@@ -118,6 +120,8 @@ def prepare(
     table, device = (dataset.schema, dataset.statistics), find_device(spec.device)
     form: dict[str, Any] = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
     placed, source = make_model(network, *table, seed=seed, weights=spec.weights, device=device, **form)
+    if spec.loss is not None:
+        placed = replace(placed, form=spec.loss.form)
     encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
@@ -145,7 +149,7 @@ def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]
 def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
     """Return the subject of a spec; specs of the same rows and network share it."""
     seed = spec.seed if spec.model_seed is None else spec.model_seed
-    network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
+    network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout, spec.loss)
     key = repr((rows_key(spec), network, find_device(spec.device)))
     if spec.training is not None:
         key += repr((spec.training, spec.seed, spec.threads))

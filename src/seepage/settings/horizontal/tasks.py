@@ -147,7 +147,8 @@ def _row(
         seed = stream(spec.seed, replica, "initialisation")
         form = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
         table = (subject.dataset.schema, subject.dataset.statistics)
-        return make_model(spec.model, *table, seed=seed, device=find_device(spec.device), **form)[0]
+        network = make_model(spec.model, *table, seed=seed, device=find_device(spec.device), **form)[0]
+        return replace(network, form=subject.model.form)
 
     def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.title}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -100,4 +100,4 @@ def holding(model: Model, state: Mapping[str, Tensor]) -> Model:
     with torch.no_grad():
         for name, tensor in state.items():
             places[name].copy_(tensor)
-    return Model(module, model.head, model.name)
+    return replace(model, module=module, crafted="", each={})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.form_fit import AGREES, factors_of
 from seepage.attacks.horizontal.exact.networks import Layered, Network
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
@@ -36,15 +39,16 @@ LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 
 
 class Passed(NamedTuple):
-    """Which candidates passed, and the number of copies of each with each label."""
+    """Which candidates passed, the number of copies of each with each label, and which are in the spans at least."""
 
     passed: Bool[Tensor, " candidate"]
     counts: Float[Tensor, "candidate label"]
+    spanned: Bool[Tensor, " candidate"]
 
     def joined(self, other: Passed) -> Passed:
         """Return the candidates that pass here, or else there."""
         counts = torch.where(self.passed[:, None], self.counts, other.counts)
-        return Passed(self.passed | other.passed, counts)
+        return Passed(self.passed | other.passed, counts, self.spanned | other.spanned)
 
 
 def copies_labels(counts: _Counts) -> Float[Tensor, " copy"]:
@@ -59,20 +63,38 @@ class CandidateEvidence(NamedTuple):
     ``outside`` and ``off`` are the shares of input and error outside their spans; ``chances`` of each label are the
     network's (of a number as target, the output); ``total`` is copies times chances, less the number of copies with
     each label, if the candidate is a record (of a number as target, twice the difference of output and target).
+    ``outputs`` are the network's, and ``errors`` the derivative of the message's loss by them, whatever the loss is.
     """
 
     outside: Float[Tensor, " candidate"]
     off: Float[Tensor, " candidate"]
     chances: Float[Tensor, "candidate label"]
     total: Float[Tensor, "candidate label"]
+    outputs: Float[Tensor, "candidate output"]
+    errors: Float[Tensor, "candidate output"]
 
 
 class Gradient:
-    """One victim's gradient by layer, weights beside bias, and the rest of it without the records read."""
+    """One victim's gradient by layer, weights beside bias, and the rest of it without the records read.
 
-    def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
+    ``form`` is that of the message. As long as it is the declared one, the message tells how many copies of a record
+    there are. Of a ``fitted`` one it does not: a record is there once, and ``counts`` have its factor in units of the
+    form, which is 1 unless the form is not quite that of this record.
+    """
+
+    def __init__(
+        self,
+        network: Layered,
+        head: Head,
+        layers: Sequence[Tensor],
+        records: int,
+        rounding: float,
+        form: MessageForm = PLAIN,
+    ) -> None:
         self.network, self.records, self.rounding = network, records, rounding
         self.head: Head = head
+        self.form = self.declared = form
+        self.fitted = False
         self.received = [layer.double() for layer in layers]
         self.left = list(self.received)
         self._names: Sequence[str] = ()
@@ -90,7 +112,8 @@ class Gradient:
         received = [g[victim] for g in view.gradient.values()]
         layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
         rounding = torch.finfo(received[0].dtype).eps
-        gradient = cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
+        network, model = Network.at(list(place.values())), view.model
+        gradient = cls(network, model.head, layers, records, rounding, model.form)
         gradient._names = list(view.gradient)
         return gradient
 
@@ -99,12 +122,26 @@ class Gradient:
         """Width of counts: labels, two behind a sigmoid; of a number as target, copies and their sum of targets."""
         return self.network.outputs if self.head == "softmax" else 2
 
+    @property
+    def share(self) -> float:
+        """Factor of a record's slope in the message, but for the weights of its class."""
+        return float(self.form.scale) / (1 if self.form.reduction == "sum" else self.records)
+
+    def refit(self, form: MessageForm | None) -> None:
+        """Take a fitted form, or the declared one again, and begin anew with the whole message."""
+        self.form, self.fitted = form or self.declared, form is not None
+        self.left, self.tolerances = list(self.received), STRICT
+
     def copies(self, counts: _Counts) -> Float[Tensor, " record"]:
         """Return how often each record is there."""
+        if self.fitted:
+            return torch.ones_like(counts[:, 0])
         return counts[:, 0] if self.head == "regression" else counts.sum(1)
 
     def labels(self, counts: _Counts) -> Float[Tensor, " copy"]:
         """Return the label of each copy, record by record."""
+        if self.fitted:
+            return counts.argmax(1).double()
         if self.head == "regression":
             return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
         return copies_labels(counts)
@@ -131,7 +168,7 @@ class Gradient:
         sizes = [layer.new_zeros(()) for layer in self.left]
         if self.head == "regression" or not len(rows):
             return sizes
-        run, copies = self.network.run(rows), self.copies(counts) / self.records
+        run, copies = self.network.run(rows), self._weights(counts)
         for direction in torch.eye(run.outputs.shape[-1], dtype=rows.dtype, device=rows.device):
             parts = zip(run.errors(direction.expand_as(run.outputs)), run.entering, strict=True)
             sizes = [
@@ -181,7 +218,7 @@ class Gradient:
         run = self.network.run(rows)
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
-        copies = self.copies(counts) / self.records
+        copies = self._weights(counts)
         lengths = []
         for at, size in enumerate(entering):
             reach = torch.stack([errors[at].square() for errors in each]).sum(0)
@@ -191,6 +228,13 @@ class Gradient:
             lengths.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
         return lengths
 
+    def _weights(self, counts: _Counts) -> Float[Tensor, " record"]:
+        """Return the factor of each record's chances in the message."""
+        if self.head == "regression":
+            return counts[:, 0] * abs(self.share)
+        weights = counts.new_tensor(self.form.weights or [1.0] * counts.shape[1])
+        return (counts @ weights) * abs(self.share)
+
     def _basis(self, outputs: Tensor) -> Tensor:
         """Return a basis of the errors at the outputs; under a softmax they add up to 0."""
         eye = torch.eye(outputs.shape[-1], dtype=outputs.dtype, device=outputs.device)
@@ -198,7 +242,9 @@ class Gradient:
 
     def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
         if self.head == "regression":
-            return 2 * (counts[:, :1] * outputs - counts[:, 1:]) / self.records
+            return 2 * (counts[:, :1] * outputs - counts[:, 1:]) * self.share
+        if not self.form.plain:
+            return torch.einsum("ny,nyo->no", counts, self.form.slopes(self.head, outputs)) * self.share
         copies = counts.sum(-1, keepdim=True)
         if self.head == "softmax":
             return (copies * outputs.softmax(-1) - counts) / self.records
@@ -209,11 +255,16 @@ class Gradient:
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
+        if self.fitted:
+            return self._factored(evidence, inside)
         if self.head == "regression":
             # The size of the error says the target, whatever it is; that several copies have.
-            targets = evidence.chances - evidence.total / 2
+            targets = evidence.chances - evidence.total / (2 * self.share * self.records)
             inside &= evidence.off < most_outside
-            return Passed(inside & targets.isfinite().all(1), torch.cat([torch.ones_like(targets), targets], 1))
+            passed = inside & targets.isfinite().all(1)
+            return Passed(passed, torch.cat([torch.ones_like(targets), targets], 1), passed)
+        if not self.form.plain:
+            return self._counted(evidence, inside, most)
         counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         for copies in range(1, most + 1):
@@ -224,7 +275,40 @@ class Gradient:
             open_ &= ~fits
         # An error that is small beside the chances was rounded when they were, which turns it.
         size = (counts.sum(1)[:, None] * evidence.chances - counts).abs().amax(1)
-        return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts)
+        spanned = inside & (evidence.off < most_outside + _TURNED * self.rounding / evidence.total.abs().amax(1))
+        return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts, spanned)
+
+    def _counted(self, evidence: CandidateEvidence, inside: Tensor, most: int) -> Passed:
+        """Test candidates as ``prove`` does, under a declared form that is not plain."""
+        # Counts times slopes are the error, and add up to the number of copies: one equation more than labels.
+        slopes = self.form.slopes(self.head, evidence.outputs)
+        matrix = torch.cat([slopes, torch.ones_like(slopes[..., :1])], -1)
+        inverse, wanted = torch.linalg.pinv(matrix), evidence.errors / self.share
+        counts = torch.zeros_like(evidence.chances)
+        spanned = inside & (evidence.off < self.tolerances.outside + self._turned(wanted))
+        open_ = spanned.clone()
+        for copies in range(1, most + 1):
+            right = torch.cat([wanted, torch.full_like(wanted[:, :1], copies)], 1)[:, None]
+            whole = (right @ inverse)[:, 0].round()
+            left = (right[:, 0] - (whole[:, None] @ matrix)[:, 0]).abs().amax(1)
+            fits = open_ & (left < self.tolerances.uncounted) & (whole >= 0).all(1)
+            counts[fits] = whole[fits]
+            open_ &= ~fits
+        return Passed(spanned & ~open_, counts, spanned)
+
+    def _factored(self, evidence: CandidateEvidence, inside: Tensor) -> Passed:
+        """Test candidates under a fitted form: input and error in their spans, and a factor above 0."""
+        wanted = evidence.errors / self.share
+        spanned = inside & (evidence.off < self.tolerances.outside + self._turned(wanted))
+        unscaled = replace(self.form, scale=1.0)
+        factor, label, _ = factors_of(self.head, unscaled, evidence.outputs, wanted)
+        factor = torch.where((factor - 1).abs() < AGREES, torch.ones_like(factor), factor)
+        counts = torch.zeros_like(evidence.chances).scatter(1, label[:, None], factor[:, None])
+        return Passed(spanned & (factor > 0), counts, spanned)
+
+    def _turned(self, errors: Tensor) -> Tensor:
+        """Return the share by which rounded chances turn an error, in units of one record's."""
+        return _TURNED * self.rounding / errors.abs().amax(1).clamp(min=1e-300)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return one layer's evidence about candidates."""
@@ -245,10 +329,11 @@ class Gradient:
         error = torch.einsum("nk,nku->nu", weights, back)
         off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
         share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
-        total = self.records * share[:, None] * (weights @ basis)
+        errors = share[:, None] * (weights @ basis)
+        total = self.records * errors
         if self.head == "softmax":
-            return CandidateEvidence(outside, off, outputs.softmax(-1), total)
+            return CandidateEvidence(outside, off, outputs.softmax(-1), total, outputs, errors)
         if self.head == "regression":
-            return CandidateEvidence(outside, off, outputs, total)
+            return CandidateEvidence(outside, off, outputs, total, outputs, errors)
         chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return CandidateEvidence(outside, off, chances, torch.cat([-total, total], -1))
+        return CandidateEvidence(outside, off, chances, torch.cat([-total, total], -1), outputs, errors)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.first_layer import quotients
+from seepage.attacks.horizontal.exact.form_fit import FittedForm, fitted_form
 from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
 from seepage.attacks.horizontal.exact.networks import Network, Tower
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
@@ -35,6 +36,8 @@ _TYPICAL = 256  # rows among which one that activates no unit is searched
 _ALIKE = 1e-8  # relative distance of inputs that count as the same: less than a rounding of what the client sends
 # Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
 _FITS, _NEARER = 8, 0.9
+# Candidates in the spans that the declared form does not explain, from which on it is given up.
+_STRANGERS = 3
 _MOVED = 1e-5  # step of their central differences, standardised
 
 
@@ -51,6 +54,7 @@ class Harvest:
     dimensions: tuple[int, ...]  # rank of each hidden layer's gradient
     ceiling: int | None = None  # most records that the layers behind the first distinguish; None if not known
     unsure: str | None = None  # reason why reading nothing is no evidence; None where it is
+    form: FittedForm | None = None  # form of the message, where it was fitted
 
     @classmethod
     def of_spans(
@@ -59,6 +63,49 @@ class Harvest:
         """Return records that were searched in the spans of layers, all with a trace, of which nothing was removed."""
         traceless = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
         return cls(cells, labels, spread, {}, complete, traceless, tuple(span.rank for span in spans))
+
+    def once(self) -> Harvest:
+        """Return each record once: where records do not replay the message, nothing says how often they are there."""
+        if not len(self.cells):
+            return self
+        kind = self.cells.unique(dim=0, return_inverse=True)[1]
+        first = (kind[:, None] == kind).long().argmax(1) == torch.arange(len(kind), device=kind.device)
+        chosen = {name: getattr(self, name)[first] for name in ("cells", "labels", "spread", "traceless")}
+        return replace(self, **chosen)
+
+
+class _Passing(NamedTuple):
+    """Candidates in the spans of a gradient, how many of these the declared form explains, and with how many copies."""
+
+    spanned: Float[Tensor, "candidate column"]
+    explained: int
+    copies: float
+
+
+class _Contradiction:
+    """The evidence of candidates against the declared form of a message.
+
+    A record is in the spans whatever the loss is. That its error is a whole number of copies holds under the true form
+    only, and that there are no more copies than records: under ``reduction="sum"`` each record of n looks like n.
+    """
+
+    def __init__(self) -> None:
+        self.found = self.ended = False
+        self._cells: list[Tensor] = []
+
+    def shown(self, passing: _Passing, left: int) -> bool:
+        """Take the candidates of a round; return whether to end the search under the declared form."""
+        self._cells.append(passing.spanned)
+        strangers = len(passing.spanned) - passing.explained
+        self.found |= strangers > passing.explained or passing.copies > left
+        self.ended = strangers >= max(_STRANGERS, 2 * passing.explained) or (
+            passing.copies > left and passing.explained > 1
+        )
+        return self.ended
+
+    def cells(self, starts: Starts) -> Float[Tensor, "candidate column"]:
+        """Return the distinct candidates of all rounds."""
+        return starts.distinct(torch.cat(self._cells))
 
 
 # Cells and counts of records that were taken from a gradient.
@@ -84,7 +131,59 @@ class Harvester(RecordHarvester):
     """
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
-        """Read the records that can be proved, and remove them from the gradient."""
+        """Read the records that can be proved, and remove them from the gradient.
+
+        Where the message contradicts the declared form, the form is fitted on candidates that are in the spans of the
+        layers' gradients, and the records are read anew. Nothing is proved then.
+        """
+        contradiction = _Contradiction()
+        harvest = self._read(gradient, seed, contradiction)
+        if harvest.complete:
+            return harvest
+        if not contradiction.found or gradient.head == "regression":
+            return harvest
+        gradient.refit(None)
+        fitted = self._form(gradient, contradiction.cells(self._starts))
+        if fitted is not None:
+            gradient.refit(fitted.form)
+            refitted = self._read(gradient, seed, None)
+            if refitted.complete or len(refitted.cells) > len(harvest.once().cells):
+                return self._settled(gradient, refitted, fitted)
+            gradient.refit(None)
+        return self._read(gradient, seed, None) if contradiction.ended else harvest
+
+    def _settled(self, gradient: Gradient, harvest: Harvest, fitted: FittedForm) -> Harvest:
+        """Return a harvest with the form that all of its records have, and whether they replay the message then."""
+        again = self._form(gradient, harvest.cells) or fitted
+        if len(harvest.cells) < gradient.records:
+            return replace(harvest, form=again)
+        rows, classes = self._rows(harvest.cells), torch.arange(gradient.classes, device=harvest.cells.device)
+        counts = (harvest.labels[:, None] == classes).double()
+        # The weights of a declared form may have hidden its factor, which depends on the labels of the batch.
+        share = float(gradient.declared.share(gradient.head, harvest.labels))
+        declared = replace(gradient.declared, reduction="sum", scale=share)
+        for form in (declared, again.form):
+            gradient.refit(form)
+            gradient.take(rows, counts)
+            if gradient.explained(rows, counts):
+                return replace(harvest, form=None if form is declared else again, complete=True)
+        return replace(harvest, form=again)
+
+    def _form(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> FittedForm | None:
+        """Return the form that candidates have by the layer that tells most of them."""
+        rows = self._rows(cells)
+        left, gradient.left = gradient.left, list(gradient.received)
+        spans = gradient.spans()
+        usable = [at for at, span in enumerate(spans) if tells(span)]
+        gradient.left = left
+        if not usable or not len(rows):
+            return None
+        found = [gradient.evidence(at, spans[at], rows) for at in usable]
+        evidence = min(found, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
+        return fitted_form(gradient.head, evidence.outputs, evidence.errors, gradient.declared, gradient.records)
+
+    def _read(self, gradient: Gradient, seed: int, contradiction: _Contradiction | None) -> Harvest:
+        """Read the records under the gradient's form, until a contradiction is plain."""
         generator = torch.Generator().manual_seed(seed)
         cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         counts = cells.new_empty(0, gradient.classes)
@@ -105,7 +204,9 @@ class Harvester(RecordHarvester):
             if left == 0 or barren == _PATIENCE or not any(map(tells, spans)):
                 break
             candidates = torch.cat([silent, self._candidates(gradient, spans, generator)])
-            new, new_counts = self._proved(gradient, spans, candidates, left)
+            new, new_counts, passing = self._proved(gradient, spans, candidates, left)
+            if contradiction is not None and contradiction.shown(passing, left):
+                break
             if len(new):
                 cells, counts = torch.cat([cells, new]), torch.cat([counts, new_counts])
                 cells = self._refine(gradient, cells, counts)
@@ -204,30 +305,34 @@ class Harvester(RecordHarvester):
         near = (rows - valid).norm(dim=1) < 1e-3 * valid.norm(dim=1)
         return self._encoder.decode(rows[near])
 
-    def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
+    def _proved(
+        self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int
+    ) -> tuple[Tensor, Tensor, _Passing]:
+        """Return candidates that passed and fit together, with their counts, and all that passed or nearly did."""
         rows = self._rows(cells)
         proofs: list[Passed] = []
         for tower in gradient.network.towers:
             proof = self._of_layers(gradient, [(at, spans[at]) for at in tower.layers if at < len(spans)], rows, left)
             proofs += [] if proof is None else [proof]
         if not proofs:
-            return cells[:0], cells.new_empty(0, gradient.classes)
-        passed, counts = proofs[0]
+            return cells[:0], cells.new_empty(0, gradient.classes), _Passing(cells[:0], 0, 0.0)
+        passed, counts, spanned = proofs[0]
         for other in proofs[1:]:
             # Parts of different records are recognised by each tower's evidence about copies and labels.
             alike = (counts - other.counts).abs() <= _AGREED * counts.abs().clamp_min(1.0)
-            passed = passed & other.passed & alike.all(1)
+            passed, spanned = passed & other.passed & alike.all(1), spanned & other.spanned
         # Rows that activate no unit pass as one: they stand for the same records.
         silent = passed & gradient.network.run(rows).silent()
         passed &= ~silent | (silent.cumsum(0) == 1)
         if not isinstance(gradient.network, Network):
             passed[passed.clone()] = _first_of_alike(gradient.network.run(rows[passed]).entering)
+        passing = _Passing(cells[spanned | passed], int(passed.sum()), float(gradient.copies(counts[passed]).sum()))
         # Several copies may be the mean of records that no layer distinguishes; what comes alone goes first.
         alone = passed & (gradient.copies(counts) == 1)
         passed = alone if alone.any() else passed
         # More records than the batch has cannot all be there.
         fits = gradient.copies(counts[passed]).cumsum(0) <= left
-        return cells[passed][fits], counts[passed][fits]
+        return cells[passed][fits], counts[passed][fits], passing
 
     def _of_layers(
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int

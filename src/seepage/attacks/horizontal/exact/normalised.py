@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
+from seepage.attacks.horizontal.exact.form_fit import FittedForm, factors_of, fitted_form
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, copies_labels
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester
 from seepage.attacks.horizontal.exact.inexact import counted
@@ -125,6 +126,11 @@ class NormalisedHarvester(RecordHarvester):
             fitted, complete, spread = self._replayed(seen, all_cells, labels)
             if complete:
                 return self._harvest(seen, fitted, labels, spread)
+            if len(tried) == records and (form := seen.refit(self._rows(tried))) is not None:
+                fitted, complete, spread = self._replayed(seen, tried, form[1])
+                if complete:
+                    return replace(self._harvest(seen, fitted, form[1], spread), form=form[0])
+                seen.declare()
         return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
 
     def _counts(self, seen: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
@@ -189,7 +195,8 @@ class ReplayedBatch:
         self._place = {name: parameter.detach().double() for name, parameter in place.items()}
         self._received = {name: g[victim].double() for name, g in view.gradient.items()}
         self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps
-        self._records, self._model, self._encoder = records, view.model, encoder
+        self._records, self._declared, self._encoder = records, view.model, encoder
+        self._model = view.model
         self._moments = {
             name: Moments(*(t[victim].to(encoder.mean) for t in (m.mean, m.variance))) for name, m in moments.items()
         }
@@ -227,6 +234,21 @@ class ReplayedBatch:
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return the last layer's evidence about copies and labels, if these are all records."""
         raise NotImplementedError
+
+    def refit(self, rows: Float[Tensor, "record encoded"]) -> tuple[FittedForm, Float[Tensor, " record"]] | None:
+        """Take the form of the message that these rows have, if these are all records; return it and their labels."""
+        evidence = self.evidence(rows)
+        outputs, errors = evidence.outputs, evidence.errors
+        head = self._declared.head
+        fitted = fitted_form(head, outputs, errors, self._declared.form, self._records)
+        if fitted is None:
+            return None
+        self._model = replace(self._declared, form=fitted.of_sum(self._records))
+        return fitted, factors_of(head, fitted.form, outputs, errors * self._records)[1].double()
+
+    def declare(self) -> None:
+        """Take the declared form of the message again."""
+        self._model = self._declared
 
     def missing(self, rows: Float[Tensor, "record encoded"]) -> Bool[Tensor, " encoded"]:
         """Return which encoded columns the records besides these have."""
@@ -301,9 +323,10 @@ class ReplayedBatch:
         total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
         inside = outputs.new_zeros(len(inputs))
         if self._model.head == "softmax":
-            return CandidateEvidence(inside, inside, outputs.softmax(-1), total)
+            return CandidateEvidence(inside, inside, outputs.softmax(-1), total, outputs, total / self._records)
         chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return CandidateEvidence(inside, inside, chances, torch.cat([-total, total], -1))
+        both = torch.cat([-total, total], -1)
+        return CandidateEvidence(inside, inside, chances, both, outputs, total / self._records)
 
 
 class Seen(ReplayedBatch):

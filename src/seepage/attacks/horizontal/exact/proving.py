@@ -43,6 +43,8 @@ def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedCo
 
 def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
     """Return the attacker's knowledge of how messages were computed; refused where the kernel has no rule."""
+    if not view.model.form.plain:
+        raise kernel.RefusedError(f"the kernel has no rule for this form of message ({view.model.form.describe()})")
     training = view.training if isinstance(view, UpdateView) else None
     if training is not None:
         usual = {f.name: f.default for f in fields(training) if f.default is not MISSING}

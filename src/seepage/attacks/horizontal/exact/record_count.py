@@ -20,6 +20,7 @@ from seepage.wire.horizontal import GradientView
 
 _WHOLE = 1e-2  # relative distance of a count from a whole number
 _STARTS, _ROUNDS = 256, 4
+_TWICE = 2  # records to a dimension of the gradient beyond which a factor is likelier than copies
 
 
 def count_records(
@@ -30,8 +31,9 @@ def count_records(
     Records are sought one by one, as ``Unmix`` does, which takes no count. What one of them has added to the gradient
     is its own gradient over the count: with its chances p by the network and its label y, the second layer says what
     (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so that the
-    count on which most records agree is taken, the larger one of several. None is found with fewer than two hidden
-    layers, noise, or more records than the layers are wide.
+    count on which most records agree is taken, the larger one of several. Under a factor, as of a sum of losses, it
+    contradicts the rank of the gradient, which is taken instead. None is found with fewer than two hidden layers,
+    noise, or more records than the layers are wide.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -72,7 +74,11 @@ def count_records(
             votes.update(_counts(chances, total))
         if votes:
             break
-    return max(votes, key=lambda count: (votes[count], count)) if votes else None
+    if not votes:
+        return None
+    count, rank = max(votes, key=lambda count: (votes[count], count)), spans[deeper].rank
+    # Copies, and records of no active unit, make the rank smaller than the number; nothing makes it larger.
+    return count if rank <= count <= max(rank + 2, _TWICE * rank) else rank
 
 
 def _counts(chances: torch.Tensor, total: torch.Tensor) -> set[int]:

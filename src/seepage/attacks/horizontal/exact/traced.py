@@ -26,8 +26,8 @@ from seepage.attacks.horizontal.exact.probes import (
 )
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts
-from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
+from seepage.models.calling import call
 from seepage.models.copies import copied
 from seepage.models.linear_calls import linear_calls
 from seepage.models.model import Model
@@ -365,7 +365,7 @@ class TracedGradient(Gradient):
         message = {name: part[victim] for name, part in view.gradient.items()}
         layers = network.gradients(message)
         rounding = torch.finfo(next(iter(message.values())).dtype).eps
-        super().__init__(network, view.model.head, layers, records, rounding)
+        super().__init__(network, view.model.head, layers, records, rounding, view.model.form)
         self._message = {name: part.double() for name, part in message.items()}
         self._model = replace(view.model, module=network.module)
 
@@ -375,10 +375,13 @@ class TracedGradient(Gradient):
         """Return the message without these records, by parameter."""
         if not len(rows):
             return dict(self._message)
-        copies = self.copies(counts).long()
-        sent = gradient(self._model, rows.repeat_interleave(copies, 0), self.labels(counts))
-        share = float(copies.sum()) / self.records
-        return {name: part - share * sent[name] for name, part in self._message.items()}
+        parameters = {name: part.detach().requires_grad_() for name, part in self._model.parameters.items()}
+        with torch.enable_grad():
+            outputs = call(self._model.module, parameters, rows)
+            # Whatever the loss is, its derivative by the outputs is known.
+            added = (outputs * self._error(outputs.detach(), counts)).sum()
+            sent = dict(zip(parameters, torch.autograd.grad(added, list(parameters.values())), strict=True))
+        return {name: part - sent[name] for name, part in self._message.items()}
 
     def _explained(self, rows: Tensor, counts: Tensor, unsure: list[Tensor]) -> bool:
         # In any part of the message, those that belong to no layer among them.

@@ -17,6 +17,7 @@ from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_nois
 from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.dropped import DroppedHarvester, obstacle
+from seepage.attacks.horizontal.exact.form_fit import FittedForm
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
@@ -200,6 +201,7 @@ class Unmix:
                 if len(by_spans.cells) > len(harvest.cells):
                     harvest = _labelled(encoder, by_spans, estimate(victim, progress))
                     unsent.add(victim)
+            harvest = harvest if harvest.complete else harvest.once()
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
@@ -209,7 +211,7 @@ class Unmix:
         else:
             batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
         cells, labels, doubt, course = batches
-        doubts = [None if harvest.complete else NO_WITNESS for harvest in harvests]
+        doubts = [_no_witness(harvest) for harvest in harvests]
         doubts = [NO_REPLAY if victim in unsent else doubt for victim, doubt in enumerate(doubts)]
         proofs = proofs_of(view, knowledge, cells, labels, doubts)
         engine = match(read, self.fallback.matching)
@@ -287,15 +289,15 @@ class Unmix:
         doubt = torch.empty_like(cells)
         labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
         course = torch.full((view.victims, 3), torch.nan, dtype=torch.float64)
-        missing: dict[int, list[int]] = {}
+        missing: dict[tuple[int, FittedForm | None], list[int]] = {}
         for victim, harvest in enumerate(harvests):
             taken = len(harvest.cells)
             cells[victim, :taken], labels[victim, :taken] = harvest.cells, harvest.labels
             doubt[victim, :taken] = _doubt(encoder, harvest)
             if taken < records:
-                missing.setdefault(records - taken, []).append(victim)
-        for count, victims in missing.items():
-            rest = _rest(view, [harvests[v] for v in victims], records / count, victims)
+                missing.setdefault((records - taken, harvest.form), []).append(victim)
+        for (count, form), victims in missing.items():
+            rest = _rest(view, [harvests[v] for v in victims], records / count, victims, form)
             rest_knowledge = replace(knowledge, batch_size=count, labels=_other_labels(knowledge, harvests, victims))
             report = scaled(progress, len(victims) / view.victims)
             guess = self.fallback(rest, rest_knowledge, [seeds[v] for v in victims], report)
@@ -471,14 +473,30 @@ def _labelled(encoder: Encoder, harvest: Harvest, guess: RecordsGuess) -> Harves
     return replace(harvest, labels=guess.labels[0].to(harvest.labels)[assign(cost)])
 
 
-def _rest(view: GradientView, harvests: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
-    """Return the mean gradient of the other records."""
+def _rest(
+    view: GradientView, harvests: Sequence[Harvest], factor: float, victims: Sequence[int], fitted: FittedForm | None
+) -> GradientView:
+    """Return the gradient of the other records, of the declared form or, without its factor, of the fitted one."""
+    model = view.model
+    if fitted is not None:
+        factor, model = factor / fitted.form.scale, replace(model, form=replace(fitted.form, scale=1.0))
+    elif model.form.reduction == "sum":
+        factor = 1.0
     left = {
         name: (torch.stack([harvest.left[name] for harvest in harvests]).to(part.dtype) * factor).contiguous()
         for name, part in view.gradient.items()
     }
     where = None if view.parameters is None else {name: p[list(victims)] for name, p in view.parameters.items()}
-    return GradientView(view.model, left, where)
+    return GradientView(model, left, where)
+
+
+def _no_witness(harvest: Harvest) -> str | None:
+    """Return why a harvest is no witness of a proof; None where it is one."""
+    if not harvest.complete:
+        return NO_WITNESS
+    if harvest.form is not None:
+        return "the form of the message was fitted, and the kernel has no rule for it"
+    return None
 
 
 def _other_labels(knowledge: Knowledge, harvests: Sequence[Harvest], victims: Sequence[int]) -> Tensor | None:
@@ -537,4 +555,6 @@ def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
         text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
     if exact and read == records and not harvest.complete:
         text += "; together they do not give the message, as where loss or recipe differ from what was declared"
+    if harvest.form is not None:
+        text += f"; {harvest.form}"
     return text + (f" (not proved: {proof.doubt})" if proof.doubt and harvest.complete else "")

@@ -11,7 +11,7 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.adaptive import first_gradient
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.matching.adam_step import AdamStep
-from seepage.attacks.horizontal.matching.engine import DifferentiatedEngine
+from seepage.attacks.horizontal.matching.engine import DifferentiatedEngine, has_closed_form
 from seepage.attacks.horizontal.matching.matching import Losses, Matching, PerTensor, Rows, products
 from seepage.attacks.horizontal.matching.unrolled import Unrolled
 from seepage.learning import LocalTraining, local_update
@@ -126,7 +126,7 @@ class Simulated:
 
 def _way(view: UpdateView, matching: Matching, records: int) -> Unrolled | AdamStep | Backpropagated:
     """Return the fastest way through the client's steps that there is."""
-    layers = affine_layers(view.model.module)
+    layers = affine_layers(view.model.module) if has_closed_form(view.model.form) else None
     if layers is not None and view.training.plain:
         return Unrolled(view, matching, layers)
     if layers is not None and AdamStep.fits(view, records):

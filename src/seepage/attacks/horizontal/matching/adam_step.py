@@ -68,7 +68,9 @@ class AdamStep(ClosedFormSteps):
         for i in range(1, len(self._begin)):
             moved = through(along, run.inputs[i])
             along = torch.baddbmm(moved @ self._begin[i][:, :-1].T, run.inputs[i], by_gradient[i].transpose(1, 2))
-        _, curvature = output_error(self._view.model.head, run.outputs, run.labels, along.shape[1])
+        _, curvature = output_error(
+            self._view.model.head, run.outputs, run.labels, along.shape[1], self._view.model.form
+        )
         error = curvature(along)
         for i in range(len(self._begin) - 1, -1, -1):
             error = torch.baddbmm(error @ self._begin[i][:, :-1], run.errors[i], by_gradient[i][:, :, :-1])

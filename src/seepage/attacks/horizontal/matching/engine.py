@@ -27,6 +27,7 @@ from seepage.attacks.horizontal.matching.matching import (
     target_of,
 )
 from seepage.learning import gradient
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Head, Model
 from seepage.wire.horizontal import GradientView
 
@@ -46,7 +47,7 @@ class Engine(Protocol):
 
 def match(view: GradientView, matching: Matching) -> Engine:
     """Return the fastest engine that fits the view's model."""
-    parts = parts_of(view.model.module)
+    parts = parts_of(view.model.module) if has_closed_form(view.model.form) else None
     return AutogradEngine(view, matching) if parts is None else ClosedFormEngine(view, matching, parts)
 
 
@@ -122,6 +123,7 @@ class ClosedFormEngine:
     def __init__(self, view: GradientView, matching: Matching, parts: Sequence[nn.Module]) -> None:
         self._matching, self._target = matching, target_of(view.gradient)
         self._head: Head = view.model.head
+        self._form = view.model.form
         module = view.model.module
         weights = [p.detach() for p in module.parameters()] if view.parameters is None else [*view.parameters.values()]
         self._chain = chain_of(parts, module, weights, list(view.gradient.values()))
@@ -142,23 +144,53 @@ class ClosedFormEngine:
     def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, Pass, Callable[[Tensor], Tensor]]:
         size = Size(*rows.shape[:3])
         passes, outputs = self._chain(size, rows.reshape(-1, rows.shape[-1]))
-        error, curvature = output_error(self._head, outputs, labels[:, None].expand(size).reshape(-1), size.records)
+        repeated = labels[:, None].expand(size).reshape(-1)
+        error, curvature = output_error(self._head, outputs, repeated, size.records, self._form)
         passes.back(error, needed=False)
         dots, squares = (torch.stack(products, dim=-1) for products in zip(*passes.products(), strict=True))
         return self._matching(dots, squares, *self._target), passes, curvature
 
 
+def has_closed_form(form: MessageForm) -> bool:
+    """Return whether ``output_error`` has a formula for the loss of a form."""
+    return form.loss == "cross_entropy"
+
+
 def output_error(
-    head: Head, outputs: Tensor, labels: Tensor, records: int
+    head: Head, outputs: Tensor, labels: Tensor, records: int, form: MessageForm = PLAIN
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the derivative of the mean loss by the outputs, and the product of its second derivative with a vector."""
+    """Return the derivative of the loss by the outputs, and the product of its second derivative with a vector.
+
+    Labels are those of one batch of so many ``records`` after the other, whose loss is the mean in a plain form.
+    """
+    if head == "regression":
+        share = float(form.scale) / (1 if form.reduction == "sum" else records)
+        return 2 * (outputs - labels[..., None].to(outputs.dtype)) * share, lambda v: 2 * v * share
+    if not form.plain:
+        return _output_error(head, outputs, labels, records, form)
     if head == "softmax":
         # Over the first axis all records are worked on at once: PyTorch goes record by record over the last one.
         p = outputs.movedim(-1, 0).softmax(0).movedim(0, -1).contiguous()
         classes = torch.arange(outputs.shape[-1], device=outputs.device)
         error = (p - (labels[..., None] == classes).to(p.dtype)) / records
         return error, lambda v: p * (v - (p * v).sum(-1, keepdim=True)) / records
+    p = outputs.sigmoid()
+    return (p - labels[..., None].to(p.dtype)) / records, lambda v: p * (1 - p) * v / records
+
+
+def _output_error(
+    head: Head, outputs: Tensor, labels: Tensor, records: int, form: MessageForm
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return ``output_error`` of cross-entropy with weights, smoothing, another reduction or a factor."""
+    batches = labels.reshape(-1, records).unbind(0)
+    shares = torch.stack([form.share(head, batch.to(outputs.dtype)) for batch in batches])
+    share = shares.repeat_interleave(records).view(labels.shape)[..., None]
+    classes = 2 if head == "sigmoid" else outputs.shape[-1]
+    pulls = form.pulls(classes, outputs)
+    code = labels.long()
+    total, pulled = pulls.sum(1, keepdim=True)[code] * share, pulls[code][..., -outputs.shape[-1] :] * share
     if head == "sigmoid":
         p = outputs.sigmoid()
-        return (p - labels[..., None].to(p.dtype)) / records, lambda v: p * (1 - p) * v / records
-    return 2 * (outputs - labels[..., None].to(outputs.dtype)) / records, lambda v: 2 * v / records
+        return total * p - pulled, lambda v: total * p * (1 - p) * v
+    p = outputs.softmax(-1)
+    return total * p - pulled, lambda v: total * p * (v - (p * v).sum(-1, keepdim=True))

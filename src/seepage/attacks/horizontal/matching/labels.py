@@ -98,6 +98,9 @@ def restore_labels(
         moved = mean - _by_classes(view, dummies[:_CLASS_DUMMIES], places) if shifts is None else shifts
     else:
         moved = view.gradient[_joined(name, "bias")].double()
+    if method != "geng" and not model.form.plain:
+        outputs = torch.stack([end.outputs for end in ends]).expand(view.victims, -1, -1)
+        return spell_out(_under_form(model, outputs, moved, knowledge.batch_size), knowledge.batch_size)
     counts = knowledge.batch_size * (mean - moved)
     growth: Tensor | float = 1.0
     if method != "geng" and defense.record_norm is not None:
@@ -117,6 +120,27 @@ def restore_labels(
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
     return spell_out(counts, knowledge.batch_size)
+
+
+def _under_form(
+    model: Model, outputs: Float[Tensor, "victim dummy output"], moved: Float[Tensor, "victim output"], records: int
+) -> Float[Tensor, "victim class"]:
+    """Return class counts from an output bias's gradient under a declared form of message.
+
+    It is the sum over records of their slopes, of which each class has a mean over the dummies. Slopes of a softmax add
+    up to zero, so that another equation is needed: the number of records or, where a mean is over the weights of the
+    records' classes, the sum of these.
+    """
+    form = model.form
+    slopes = form.slopes(model.head, outputs.double()).mean(1) * float(form.scale)
+    classes = slopes.shape[1]
+    weighted = model.head == "softmax" and form.loss == "cross_entropy" and form.reduction == "mean" and form.weights
+    total = slopes.new_tensor(form.weights) if weighted else slopes.new_ones(classes)
+    count = 1.0 if weighted or form.reduction == "mean" else float(records)
+    matrix = torch.cat([slopes, total.expand(len(slopes), 1, classes).mT], 2)
+    right = torch.cat([moved.double(), moved.new_full((len(moved), 1), count, dtype=torch.float64)], 1)
+    counts = (right[:, None] @ torch.linalg.pinv(matrix))[:, 0]
+    return counts.clamp(min=0) * (records / counts.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-9))
 
 
 def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class ClosedFormSteps:
         for i, weight in enumerate(weights):
             inputs.append(nn.functional.pad(outputs.clamp_min(0) if i else outputs, (0, 1), value=1.0))
             outputs = inputs[-1] @ weight.mT
-        error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
+        error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1], self._view.model.form)
         errors = [error]
         for i in range(len(weights) - 1, 0, -1):
             error = through(error @ weights[i][..., :-1], inputs[i])
@@ -145,7 +145,9 @@ class Unrolled(ClosedFormSteps):
             moved.append(through(along, step.inputs[i]))
             back = weights[i][:, :, :-1].transpose(1, 2)
             along = torch.baddbmm(step.inputs[i] @ adjoint[i].transpose(1, 2), moved[-1], back)
-        _, curvature = output_error(self._view.model.head, step.outputs, step.labels, along.shape[1])
+        _, curvature = output_error(
+            self._view.model.head, step.outputs, step.labels, along.shape[1], self._view.model.form
+        )
         error = curvature(along)
         for i in range(len(weights) - 1, 0, -1):
             down = torch.baddbmm(error @ weights[i][:, :, :-1], step.errors[i], adjoint[i][:, :, :-1])

@@ -20,7 +20,7 @@ from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.dropout import dropping
 from seepage.models.head import Head
-from seepage.models.message import PLAIN, Format, MessageForm, format_of, step_of
+from seepage.models.message import PLAIN, Format, MessageForm, format_of, shapes, step_of
 from seepage.wire.split import CutKnowledge, CutView, batches
 
 # Records and pairs of a record and a combination that a fit looks at, and numbers in memory at once.
@@ -44,11 +44,6 @@ _USUAL = 1e-5  # standard deviation of rounding
 _LOST = 2.0**-21  # rounding of a slope, in units of a label's weight
 _SAME = 1e-4  # logarithm of a factor that is taken for 1
 _NARROWING = (1e-2, 1e-3, 1e-4, 1e-5)
-# Usual settings of losses, and a fine grid of all.
-_SMOOTHINGS = tuple(k / 100 for k in range(1, 41))
-_GAMMAS = tuple(k / 4 for k in range(1, 21))
-_ANY_SMOOTHING = tuple(k / 500 for k in range(1, 401))
-_ANY_GAMMA = tuple(k / 20 for k in range(1, 101))
 
 
 @dataclass(frozen=True)
@@ -269,25 +264,14 @@ def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor,
     return fits, message.expand(places, -1), jacobian
 
 
-def _shapes(points: _Points, form: MessageForm, fine: bool) -> Iterator[MessageForm]:
-    yield form
-    for smoothing in _ANY_SMOOTHING if fine else _SMOOTHINGS:
-        yield replace(form, smoothing=smoothing)
-    for gamma in _ANY_GAMMA if fine else _GAMMAS:
-        yield replace(form, loss="focal", gamma=gamma)
-    if not fine:
-        yield replace(form, loss="squared_chance")
-        yield replace(form, loss="squared")
-
-
 def _candidates(points: _Points, form: MessageForm) -> Iterator[tuple[MessageForm, dict[int, float]]]:
     """Return forms that many records agree on, the simplest first."""
     several = len(points.group.unique()) > 1
     width = max(_FINE, 4 * form.unit)
     for fine, within in ((False, width), (True, max(width, _COARSE))):
-        shapes = list(_shapes(points, form, fine))
+        tried = [form, *shapes(form, fine)]
         for by_round in (False, True) if several else (False,):
-            voted, factors_of_rounds = _voted(points, shapes, by_round, within)
+            voted, factors_of_rounds = _voted(points, tried, by_round, within)
             if fine and not by_round:
                 voted = _polished(points, voted)
             yield voted, factors_of_rounds

@@ -1,0 +1,226 @@
+"""The form of a gradient that is not the declared one: factor, class weights and loss, fitted on records that it gives.
+
+Record i adds ``u_i`` times its derivatives of the outputs to the message, and the spans of the layers' gradients tell
+``u_i`` whatever the loss is (``Gradient.evidence``). Under a form, ``u_i`` is a factor times the slope of the loss for
+the record's label. So each record votes for the factors at which a usual loss gives its ``u_i``. The true form has the
+same factor in all records, or in those of a class; a false candidate's factor agrees with none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.optimize import least_squares
+from torch import Tensor
+
+from seepage.models.head import Head
+from seepage.models.message import MessageForm, shapes
+
+AGREES = 1e-3  # relative difference up to which a record has a form
+_MOST_OTHERS = 0.4  # share of the records that may have factors of their own
+_SAME = 1e-4  # relative difference of factors that count as the same
+_ON_GRID = 1e-4  # difference from a usual setting up to which a fitted one is that
+# A record says as much for a form as its error is off by less than the first number, up to the second one, in nats.
+# A fitted number costs as much as one record can say, a usual setting and a reversed sign what choosing them takes.
+_WIDEST, _FINEST = 1e-2, 1e-6
+_NUMBER = math.log(_WIDEST / _FINEST)
+_USUAL, _REVERSED = math.log(60.0), math.log(2.0)
+_Errors = Float[Tensor, "record output"]
+
+
+@dataclass(frozen=True)
+class FittedForm:
+    """A form, whose ``scale`` is relative to the mean over the records, and the number of records that have it."""
+
+    form: MessageForm
+    agreeing: int
+    looked_at: int
+
+    def of_sum(self, records: int) -> MessageForm:
+        """Return the form of the sum of the records' losses, which needs no weights of a batch to be computed."""
+        return replace(self.form, reduction="sum", scale=self.form.scale / records)
+
+    def __str__(self) -> str:
+        """Return the form in words, and how many records have it."""
+        beside = self.looked_at - self.agreeing
+        others = f", {beside} of {self.looked_at} records have another factor each" if beside else ""
+        return f"the form of the message was fitted, not declared: {self.form.describe()}{others}"
+
+
+class _Trial(NamedTuple):
+    form: MessageForm
+    off: Float[Tensor, " record"]
+    cost: float
+
+    @property
+    def score(self) -> float:
+        """What the records say for the form, less what its numbers cost."""
+        return float(_said(self.off).sum()) - self.cost
+
+
+def _said(off: Tensor) -> Tensor:
+    return (_WIDEST / off.clamp(min=_FINEST)).clamp(min=1.0).log()
+
+
+def fitted_form(head: Head, outputs: _Errors, errors: _Errors, usual: MessageForm, records: int) -> FittedForm | None:
+    """Return the simplest form on which most of some records agree; None where they agree on none.
+
+    Args:
+        outputs: outputs of the network for these records.
+        errors: derivative of the message's loss by each record's outputs.
+        usual: form from which the message differs; its loss is tried first.
+        records: number of records behind the message.
+
+    A form that explains the errors by fewer numbers, or closer, is the simpler one: a common factor comes before
+    weights of classes, and the usual loss before others.
+    """
+    if head == "regression" or not len(errors):
+        return None
+    errors = errors * records
+    base = replace(usual, weights=(), scale=1.0, reduction="mean", estimated=True)
+    tried = [t for shape in (base, *shapes(base)) for t in _voted(head, outputs, errors, shape)]
+    best = max(tried, key=lambda trial: trial.score, default=None)
+    if best is None:
+        return None
+    if not bool((best.off < _SAME).all()):
+        # Weights and smoothing together, and settings between the usual ones.
+        kinds = {_kind(trial.form): trial for trial in sorted(tried, key=lambda trial: trial.score)}
+        polished = [_polished(head, outputs, errors, start.form) for start in kinds.values()]
+        best = max([best, *polished], key=lambda trial: trial.score)
+    agreeing = int((best.off < AGREES).sum())
+    if agreeing < (1 - _MOST_OTHERS) * len(errors):
+        return None
+    form = best.form if abs(best.form.scale - 1) > _SAME else replace(best.form, scale=1.0)
+    return FittedForm(form, agreeing, len(errors))
+
+
+def factors_of(
+    head: Head, form: MessageForm, outputs: _Errors, errors: _Errors
+) -> tuple[Float[Tensor, " record"], Int[Tensor, " record"], Float[Tensor, " record"]]:
+    """Return each record's own factor in units of the form, its label, and how far off the form's direction it is.
+
+    Of several labels with a factor above 0, the one whose direction is nearest, and of these whose factor is nearest
+    to 1. Records without any have the factor 0.
+    """
+    factor, apart = _ratios(form.slopes(head, outputs) * form.scale, errors)
+    doubt = apart + _SAME * factor.clamp(min=1e-30).log().abs().clamp(max=1e3)
+    doubt = torch.where(factor > 0, doubt, torch.inf)
+    least, label = doubt.min(1)
+    chosen = factor.gather(1, label[:, None])[:, 0]
+    there = least.isfinite()
+    return torch.where(there, chosen, 0.0), label, torch.where(there, apart.gather(1, label[:, None])[:, 0], torch.inf)
+
+
+def _ratios(
+    slopes: Float[Tensor, "record label output"], errors: _Errors
+) -> tuple[Float[Tensor, "record label"], Float[Tensor, "record label"]]:
+    """Return each record's factor of each label's slope, and the relative distance that is left."""
+    size = slopes.square().sum(-1).clamp(min=1e-300)
+    factor = (slopes * errors[:, None]).sum(-1) / size
+    left = (errors[:, None] - factor[..., None] * slopes).norm(dim=-1)
+    return factor, left / errors.norm(dim=-1)[:, None].clamp(min=1e-300)
+
+
+def _voted(head: Head, outputs: _Errors, errors: _Errors, shape: MessageForm) -> Iterator[_Trial]:
+    """Yield a common factor and one for each class on which most records agree, with both signs."""
+    factor, apart = _ratios(shape.slopes(head, outputs), errors)
+    for sign in (1.0, -1.0):
+        possible = (sign * factor > 0) & (apart < AGREES)
+        logs = torch.where(possible, (sign * factor).clamp(min=1e-300).log(), torch.nan)
+        cost = _USUAL * (_kind(shape) != "usual") + _REVERSED * (sign < 0)
+        log, off = _mode(logs)
+        if bool((off < AGREES).any()):
+            yield _Trial(replace(shape, scale=sign * math.exp(log)), off, _NUMBER + cost)
+        # Under label smoothing the weights of all classes are in every label's slope, see ``_polished``.
+        if shape.smoothing:
+            continue
+        modes = [_mode(logs[:, label, None]) for label in range(logs.shape[1])]
+        off = torch.stack([apart for _, apart in modes]).amin(0)
+        if not bool((off < AGREES).any()):
+            continue
+        # Classes without a record are taken for the usual ones.
+        there = [label for label, (_, apart) in enumerate(modes) if bool((apart < AGREES).any())]
+        first = modes[there[0]][0]
+        weights = tuple(math.exp(log - first) if label in there else 1.0 for label, (log, _) in enumerate(modes))
+        form = replace(shape, weights=weights, scale=sign * math.exp(first))
+        yield _Trial(form, off, len(there) * _NUMBER + cost)
+
+
+def _mode(logs: Float[Tensor, "record label"]) -> tuple[float, Tensor]:
+    """Return the logarithm of the factor for which records say most, and how far off each is; NaN is no vote."""
+    votes = logs[~logs.isnan()]
+    if not len(votes):
+        return 0.0, torch.full_like(logs[:, 0], torch.inf)
+
+    def off(values: Tensor) -> Tensor:
+        return (logs[None] - values[:, None, None]).abs().nan_to_num(nan=torch.inf).amin(2)
+
+    middle = votes[_said(off(votes)).sum(1).argmax()]
+    near = votes[(votes - middle).abs() < AGREES]
+    both = torch.stack([middle, near.median()])
+    apart = off(both)
+    best = int(_said(apart).sum(1).argmax())
+    return float(both[best]), apart[best]
+
+
+def _kind(form: MessageForm) -> str:
+    if form.loss == "focal":
+        return "gamma"
+    if form.loss != "cross_entropy":
+        return "loss"
+    return "smoothing" if form.smoothing else "usual"
+
+
+def _polished(head: Head, outputs: _Errors, errors: _Errors, start: MessageForm) -> _Trial:
+    """Return a form whose weights and setting fit best, by robust least squares over the records' likeliest labels."""
+    kind, classes = _kind(start), 2 if head == "sigmoid" else outputs.shape[1]
+    sign = math.copysign(1.0, start.scale)
+    setting = {"smoothing": float(start.smoothing), "gamma": float(start.gamma)}.get(kind)
+    label = _pulled(head, errors * sign)
+    size = errors.norm(dim=1).clamp(min=1e-300)
+    place = torch.arange(len(errors))
+
+    def form_of(values: np.ndarray) -> MessageForm:
+        weights = np.exp(np.clip(values[:classes], -60.0, 60.0))
+        changed = (
+            {} if setting is None else {kind: float(np.clip(values[-1], 0.0, 0.9 if kind == "smoothing" else 20.0))}
+        )
+        scaled = tuple((weights / weights[0]).tolist())
+        return replace(start, weights=scaled, scale=sign * float(weights[0]), **changed)
+
+    def missed(values: np.ndarray) -> np.ndarray:
+        form = form_of(values)
+        expected = (form.slopes(head, outputs) * form.scale)[place, label]
+        return ((expected - errors) / size[:, None]).flatten().cpu().numpy()
+
+    begin = [math.log(abs(start.scale))] * classes
+    if start.weights:
+        begin = [b + math.log(w) for b, w in zip(begin, start.weights, strict=True)]
+    values = np.array(begin if setting is None else [*begin, setting])
+    for scale in (1e-1, 1e-2, 1e-3, 1e-4):
+        values = least_squares(missed, values, loss="soft_l1", f_scale=scale, x_scale=0.05).x
+    form, value = form_of(values), 0.0
+    if setting is not None:
+        step = 0.01 if kind == "smoothing" else 0.25
+        value = float(getattr(form, kind))
+        nearest = round(round(value / step) * step, 2)
+        value = nearest if abs(value - nearest) < _ON_GRID else value
+        form = replace(form, **{kind: value})
+    if all(abs(math.log(weight)) < _SAME for weight in form.weights):
+        form = replace(form, weights=())
+    factor, _, apart = factors_of(head, form, outputs, errors)
+    off = torch.maximum(apart, (factor - 1).abs())
+    usual = setting is None or value == round(value, 2)
+    cost = (len(label.unique()) if form.weights else 1) * _NUMBER + _REVERSED * (sign < 0)
+    return _Trial(form, off, cost + (0.0 if setting is None else _USUAL if usual else _NUMBER))
+
+
+def _pulled(head: Head, errors: _Errors) -> Int[Tensor, " record"]:
+    """Return the class whose output a record's loss pulls up."""
+    return (errors[:, 0] < 0).long() if head == "sigmoid" else errors.argmin(1)
