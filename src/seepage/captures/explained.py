@@ -53,7 +53,10 @@ def without_certainty(
 
 
 def unexplained(capture: Capture, schema: Schema, statistics: Statistics, guess: RecordsGuess) -> float | None:
-    """Return the share of an update's length that the guessed records leave of it; None where no replay applies."""
+    """Return the share of an update's length that the guessed records leave of it, at the best common factor.
+
+    None where no replay applies.
+    """
     view, about = capture.view, capture.about
     plain = about.defense is None and about.sent_as == "full" and about.clients == 1
     if guess.labels is None or not plain or view.model.drops is not None:
@@ -67,6 +70,8 @@ def unexplained(capture: Capture, schema: Schema, statistics: Statistics, guess:
         replayed = local_update(view.model, rows, labels, view.training)
     else:
         replayed = gradient(view.model, rows, labels)
-    left = sum(float((view.message[name].double() - part.double()).square().sum()) for name, part in replayed.items())
-    whole = sum(float(view.message[name].double().square().sum()) for name in replayed)
-    return (left / whole) ** 0.5
+    sent = torch.cat([view.message[name].double().flatten() for name in replayed])
+    expected = torch.cat([part.double().flatten() for part in replayed.values()])
+    # Up to a common factor, which may not be declared, and which estimates do not rest on.
+    factor = float(sent @ expected) / max(float(expected.square().sum()), 1e-300)
+    return float((sent - factor * expected).norm() / sent.norm())
