@@ -158,13 +158,18 @@ class MessageForm:
             logs = outputs.log_softmax(1)
         classes = logs.shape[1]
         codes = labels.long()
-        targets = functional.one_hot(codes, classes).to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / classes
+        # Not one_hot, which needs the values: attackers differentiate under vmap.
+        soft = codes[:, None] == torch.arange(classes, device=codes.device)
+        targets = soft.to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / classes
+        if head == "sigmoid" and self.loss == "squared_chance":
+            pulls = targets * outputs.new_tensor(self.weights or [1.0, 1.0])
+            losses = (pulls * (1 - logs.exp()).square()).sum(1)
+            return losses.mean() if self.reduction == "mean" else losses.sum()
         if self.loss == "focal":
             log = logs.gather(1, codes[:, None])[:, 0]
             losses = -(1 - log.exp()).pow(float(self.gamma)) * log
         else:
             given = logs.exp() if self.loss == "squared_chance" else outputs
-            given = given[:, 1:] if head == "sigmoid" and self.loss == "squared_chance" else given
             wanted = targets[:, 1:] if head == "sigmoid" else targets
             if self.loss == "huber":
                 apart = functional.huber_loss(given, wanted, reduction="none", delta=float(self.delta))

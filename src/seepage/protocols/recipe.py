@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 from torch import Tensor
@@ -42,7 +42,7 @@ class DeclaredForm(BaseModel):
     scale: float = 1.0
 
     @model_validator(mode="after")
-    def _checked(self) -> Self:
+    def _checked(self) -> DeclaredForm:
         _ = self.form
         return self
 

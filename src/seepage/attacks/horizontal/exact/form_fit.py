@@ -31,6 +31,8 @@ _ON_GRID = 1e-4  # difference from a usual setting up to which a fitted one is t
 _WIDEST, _FINEST = 1e-2, 1e-6
 _NUMBER = math.log(_WIDEST / _FINEST)
 _USUAL, _REVERSED = math.log(60.0), math.log(2.0)
+# Scales of the residuals beyond which a record counts less, from fit to fit.
+_ROBUST = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)
 _Errors = Float[Tensor, "record output"]
 
 
@@ -137,8 +139,9 @@ def _voted(head: Head, outputs: _Errors, errors: _Errors, shape: MessageForm) ->
         log, off = _mode(logs)
         if bool((off < AGREES).any()):
             yield _Trial(replace(shape, scale=sign * math.exp(log)), off, _NUMBER + cost)
-        # Under label smoothing the weights of all classes are in every label's slope, see ``_polished``.
+        # Under label smoothing the weights of all classes are in every label's slope.
         if shape.smoothing:
+            yield from _weighted(head, outputs, errors, shape, sign, cost)
             continue
         modes = [_mode(logs[:, label, None]) for label in range(logs.shape[1])]
         off = torch.stack([apart for _, apart in modes]).amin(0)
@@ -150,6 +153,32 @@ def _voted(head: Head, outputs: _Errors, errors: _Errors, shape: MessageForm) ->
         weights = tuple(math.exp(log - first) if label in there else 1.0 for label, (log, _) in enumerate(modes))
         form = replace(shape, weights=weights, scale=sign * math.exp(first))
         yield _Trial(form, off, len(there) * _NUMBER + cost)
+
+
+def _weighted(
+    head: Head, outputs: _Errors, errors: _Errors, shape: MessageForm, sign: float, cost: float
+) -> Iterator[_Trial]:
+    """Yield the form with the weights of classes that fit best by robust least squares, in which slopes are linear."""
+    classes = 2 if head == "sigmoid" else outputs.shape[1]
+    label, size = _pulled(head, errors * sign), errors.norm(dim=1).clamp(min=1e-300)
+    place = torch.arange(len(errors))
+    alone = torch.eye(classes, dtype=torch.float64)
+    columns = [replace(shape, weights=tuple(row.tolist())).slopes(head, outputs)[place, label] for row in alone]
+    design = torch.stack(columns, -1) / size[:, None, None]
+    wanted = errors * sign / size[:, None]
+    trust = torch.ones_like(size)
+    solved = wanted.new_zeros(classes)
+    for scale in _ROBUST:
+        rows = (design * trust[:, None, None]).flatten(0, 1)
+        solved = torch.linalg.lstsq(rows, (wanted * trust[:, None]).flatten()[:, None], driver="gelsd").solution[:, 0]
+        trust = 1 / (1 + ((design @ solved - wanted).norm(dim=1) / scale).square())
+    # A class without a record has no weight of its own.
+    there = sorted(set(label.tolist()))
+    if float(solved[there].min()) <= 0:
+        return
+    weights = (solved / solved[there[0]]).clamp(min=0)
+    form = replace(shape, weights=tuple(weights.tolist()), scale=sign * float(solved[there[0]]))
+    yield _Trial(form, (design @ solved - wanted).norm(dim=1), len(there) * _NUMBER + cost)
 
 
 def _mode(logs: Float[Tensor, "record label"]) -> tuple[float, Tensor]:
