@@ -75,7 +75,7 @@ tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code bl
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
 # Checks of types draw random numbers, and a network during whose runs some are drawn is certified nothing.
-CERTIFIED := $(addprefix tests/attacks/test_,certificates.py certifying.py rounds.py spear.py traced.py unmix.py)
+CERTIFIED := $(addprefix tests/attacks/test_,certificates.py certifying.py forms.py rounds.py spear.py traced.py unmix.py)
 slow: $(INSTALLED_DEV) ## Run what takes long: site, long documents, notebooks, repeated tests, attacks with shapes checked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow $(PYTEST_OPTIONS) tests docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) \

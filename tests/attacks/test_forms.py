@@ -146,7 +146,7 @@ def test_copies_that_do_not_replay_the_message_are_not_shown() -> None:
     assert len(guess.cells[0].unique(dim=0)) == RECORDS
 
 
-@pytest.mark.parametrize("factor", [1.0, 8.0, 0.25])
+@pytest.mark.parametrize("factor", [1.0, 8.0, 0.25, 1024.0, 0.3])
 def test_records_are_counted_under_a_factor(factor: float) -> None:
     view, _, _ = sent(lambda z, y: functional.cross_entropy(z, y) * factor)
     assert count_records(view, GERMAN.schema, GERMAN.statistics) == RECORDS

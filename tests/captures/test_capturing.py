@@ -31,6 +31,7 @@ from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, batch_statistics
+from seepage.models.message import MessageForm
 from seepage.models.model import Model
 from seepage.models.states import state_digest
 from seepage.protocols.recipe import Arithmetic
@@ -49,6 +50,7 @@ from tests.roundings import assert_rounded_alike
 DATA = distinct(rows=40)
 WIDTH = DATA.schema.width
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
+QUICK = {"restarts": 1, "iterations": 1}
 
 
 def network(seed: int = 0, hidden: int = 48, normalised: bool = False) -> nn.Sequential:
@@ -196,6 +198,53 @@ def test_an_update_of_two_states_proves_its_records(tmp_path: Path) -> None:
     assert found.guess.certified is None or not found.guess.certified.any()
 
 
+@pytest.mark.parametrize(
+    ("facts", "form"),
+    [
+        ({"loss": "sum"}, MessageForm(reduction="sum")),
+        ({"weights": [1, 9], "scale": 1024}, MessageForm(weights=(1.0, 9.0), scale=1024.0)),
+        ({"loss": {"smoothing": 0.1, "reduction": "sum"}}, MessageForm(reduction="sum", smoothing=0.1)),
+    ],
+)
+def test_a_loss_is_declared_and_used(tmp_path: Path, facts: dict[str, Any], form: MessageForm) -> None:
+    net, (rows, labels) = network(), batch()
+    form.loss_of("softmax", net(rows), labels.double()).backward()
+    path = tmp_path / "u.safetensors"
+    seepage.capture(net.named_parameters(), path, batch_size=8, statistics=DATA.statistics, **facts)
+    about = read_description(path)
+    assert about.loss is not None
+    assert about.loss.form == form
+    assert form.describe() in about.describe()
+    capture = load_capture(path, Model(network(), "softmax", "own"), DATA.schema)
+    assert capture.view.model.form == form
+    found = recover(capture, DATA.schema, *attacker_statistics(DATA.schema, about), options=QUICK)
+    assert found.guess.regime is not None
+    assert "explains the whole message" in found.guess.regime[0]
+    assert "fitted" not in found.guess.regime[0]
+    assert_all_read(found.guess.cells[0])
+
+
+def test_a_factor_that_nobody_declared_is_fitted_and_said(tmp_path: Path) -> None:
+    net, (rows, labels) = network(), batch()
+    (1024 * nn.functional.cross_entropy(net(rows), labels)).backward()
+    path = tmp_path / "u.safetensors"
+    seepage.capture(net.named_parameters(), path, statistics=DATA.statistics)
+    capture = load_capture(path, Model(network(), "softmax", "own"), DATA.schema)
+    statistics, origin = attacker_statistics(DATA.schema, capture.about)
+    # The number of records is not in the file, and cannot be told from the factor of one record.
+    found = recover(capture, DATA.schema, statistics, origin, options=QUICK)
+    assert found.number == 8
+    assert found.guess.regime is not None
+    assert "fitted, not declared: a factor of 1024" in found.guess.regime[0]
+    assert_all_read(found.guess.cells[0])
+    assert found.guess.certified is None or not found.guess.certified.any()
+
+
+def assert_all_read(cells: Tensor) -> None:
+    true, read = (torch.tensor(sorted(map(tuple, part.tolist()))) for part in (DATA.train.cells[:8], cells))
+    torch.testing.assert_close(read, true.to(read), rtol=0, atol=1e-3)
+
+
 def test_another_model_than_the_one_sent_is_noted(tmp_path: Path) -> None:
     net = network()
     before = trained(net)
@@ -319,6 +368,9 @@ OTHER = nn.Linear(2, 2).state_dict()
             {"optimizer": torch.optim.SGD(network().parameters(), lr=0.1)},
             "does not step '0.weight'",
         ),
+        ((STATE, STATE, "u"), {"training": TRAINING, "loss": "median"}, "loss.loss: Input should be 'cross_entropy'"),
+        ((STATE, STATE, "u"), {"training": TRAINING, "weights": [1, -9]}, "weights of classes are numbers from 0"),
+        ((STATE, STATE, "u"), {"training": TRAINING, "scale": 0}, "scale of the messages is a number other than 0"),
         ((), {"encoder": 3}, "a fitted scikit-learn ColumnTransformer, got int"),
     ],
 )

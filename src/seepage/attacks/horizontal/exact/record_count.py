@@ -65,6 +65,7 @@ def count_records(
     search, starts = CellsSearch(encoder, gradient.network, spans, allowed), Starts(encoder, statistics, _STARTS)
     generator = torch.Generator().manual_seed(seed)
     votes: Counter[int] = Counter()
+    spanned = False
     for _ in range(_ROUNDS):
         ends = search.run(*starts.draw(allowed, generator), CHANGES)
         cells = starts.cells(ends)[ends.misfit < STRICT.misfit].unique(dim=0)
@@ -72,11 +73,14 @@ def count_records(
         passed = (evidence.outside < STRICT.outside) & (evidence.off < STRICT.outside)
         for chances, total in zip(evidence.chances[passed], evidence.total[passed], strict=True):
             votes.update(_counts(chances, total))
+        spanned |= bool(passed.any())
         if votes:
             break
+    rank = spans[deeper].rank
     if not votes:
-        return None
-    count, rank = max(votes, key=lambda count: (votes[count], count)), spans[deeper].rank
+        # Records whose share of the message is no count: the message has a factor.
+        return rank if spanned else None
+    count = max(votes, key=lambda count: (votes[count], count))
     # Copies, and records of no active unit, make the rank smaller than the number; nothing makes it larger.
     return count if rank <= count <= max(rank + 2, _TWICE * rank) else rank
 
