@@ -307,6 +307,6 @@ def largest_drift(
     if set(at) - set(drift):
         raise RefusedError("parameters beside those of layers are trained over several steps")
     after = client(drift)
-    if any(bool((after.most(n) > 2 * bounds.most(n)).any()) for n in bounds.bias):
+    if not all(bool((after.most(n) <= 2 * bounds.most(n)).all()) for n in bounds.bias):
         raise RefusedError("the local steps may move the network too far")
     return drift

@@ -27,7 +27,7 @@ from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, lar
 from seepage.kernel.intervals import Boxes, everything, single_rows
 from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
-from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified, Declaration, RefusedError, nothing
+from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified, Declaration, RefusedError, nothing, refused
 
 # Longest axes of what numbers may be that are cut into pieces.
 _AXES = 2
@@ -255,9 +255,10 @@ def certify(
     try:
         return _certify(module, parameters, message, declared, cells.double(), labels.double())
     except RefusedError as why:
-        return nothing(len(cells), len(declared.columns), str(why))
+        return refused(cells, getattr(declared, "columns", ()), str(why))
     except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
-        return nothing(len(cells), len(declared.columns), f"the network cannot be followed ({type(error).__name__})")
+        why = f"the network cannot be followed ({type(error).__name__})"
+        return refused(cells, getattr(declared, "columns", ()), why)
 
 
 def _check(
@@ -268,8 +269,18 @@ def _check(
     shapes = [{name: part.shape for name, part in held.items()} for held in (message, parameters)]
     if not message or shapes[0] != shapes[1]:
         raise RefusedError("the message has not one tensor for each parameter")
-    if not all(bool(part.isfinite().all()) for part in message.values()):
+    if not all(bool(part.isfinite().all()) for held in (message, parameters) for part in held.values()):
         raise RefusedError("the records do not replay numbers that are not finite")
+    kinds = {part.dtype for held in (message, parameters) for part in held.values()} - {torch.float32, torch.float64}
+    if kinds:
+        raise RefusedError(f"the message or the parameters are in {kinds.pop()}, for which there is no rule")
+    numbers = (declared.records, declared.steps, declared.rate or 1.0, *declared.target)
+    if declared.records < 1 or declared.steps < 1 or not all(map(math.isfinite, numbers)) or declared.rate == 0:
+        raise RefusedError("the declared number of records or steps, rate or target is none")
+    for column in declared.columns:
+        sizes = (*column.mean, *column.scale, column.low, column.high, column.tolerance)
+        if not all(map(math.isfinite, sizes)) or not all(column.scale) or not column.low <= column.high:
+            raise RefusedError(f"the encoding or bounds of the column {column.name} are no numbers, or in no order")
     if cells.shape != (declared.records, len(declared.columns)) or labels.shape != cells.shape[:1]:
         raise RefusedError("the records have not one cell for each declared column, and a label")
     for column, values in zip(declared.columns, cells.unbind(1), strict=True):
