@@ -20,7 +20,8 @@ from seepage.kernel.counts import (
     patterns_of,
 )
 from seepage.kernel.cuts import certify_cut, joined
-from seepage.kernel.gradients import certify, coarse
+from seepage.kernel.doubts import coarse
+from seepage.kernel.gradients import certify
 from seepage.kernel.statement import (
     ROUNDINGS,
     UNIT,
@@ -33,7 +34,11 @@ from seepage.kernel.statement import (
 from seepage.kernel.summaries import QUANTILES, Summary
 from seepage.kernel.sums import Grown, Sums, certify_sums
 
+# Raised whenever what is certified changes.
+KERNEL_VERSION = 2
+
 __all__ = [
+    "KERNEL_VERSION",
     "QUANTILES",
     "ROUNDINGS",
     "UNIT",

@@ -686,7 +686,7 @@ def _check_form(sent: Totals) -> None:
     for what, size in sizes.items():
         if not isinstance(size, Real) or not 0 <= size < _LARGEST:
             raise RefusedError(f"{what} is no number from 0 up")
-    if not isinstance(sent.records, Integral) or sent.records < 1 or len(sent.levels) != len(sent.columns) or not sent.columns:
+    if not isinstance(sent.records, Integral) or sent.records < 1 or not 0 < len(sent.levels) == len(sent.columns):
         raise RefusedError("the number of records or of columns is none")
     if sent.family not in ("binomial", "gaussian", "poisson"):
         raise RefusedError(f"the family {sent.family!r} is not known")
@@ -825,9 +825,9 @@ def _certify_groups(
         if (left := sum(part.records for part in parts)) > records:
             raise RefusedError(f"{left} records leave the risk sets, more than the {records} that are declared")
         for part in parts:
-            _check_form(part)
             cross_tables(part)
             _check_leaving(part)
+            _check_form(part)
     except RefusedError as error:
         why = "sums at neighbouring event times differ by what is no sum over records that leave"
         return nothing(records, columns, why if str(error) == _NOT_THOSE else str(error))

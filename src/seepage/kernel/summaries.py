@@ -221,7 +221,7 @@ def check_form(own: Summary, most: float) -> None:
     numbers = [*own.values, *(x for x in figures if x is not None), *shares, *cuts, own.centre, own.rounded]
     if not own.values or any(not abs(float(x)) < most for x in numbers):
         raise RefusedError("a published figure is no number, or too large")
-    if not isinstance(own.records, Integral) or not isinstance(own.freedom, Integral) or min(own.records, own.rounded) < 0:
+    if not all(isinstance(n, Integral) for n in (own.records, own.freedom)) or min(own.records, own.rounded) < 0:
         raise RefusedError("figures are of no number of records, or rounded to what is no number")
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from seepage.kernel.gradients import coarse
+from seepage.kernel.doubts import coarse
 from seepage.kernel.statement import (
     HUGE,
     ROUNDINGS,
