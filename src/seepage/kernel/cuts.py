@@ -42,8 +42,9 @@ from seepage.kernel.statement import (
     refused,
 )
 
-# Largest chance that a configuration replays a wrong message, and share of records that need not be replayed.
-_CHANCE, _MISFIT = 1e-2, 0.05
+# Largest chance that a configuration replays a wrong message, or its direction, and share of records that need no
+# replay.
+_CHANCE, _CHANCE_OF_DIRECTION, _MISFIT = 1e-2, 0.1, 0.05
 _REPLAYED_BY_CHANCE = "wrong messages would be replayed by chance, so that a wrong declaration would not be seen"
 # Configurations of all records that are gone through, and numbers of a temporary.
 _MOST, _NUMBERS = 2**19, 2**20
@@ -176,7 +177,8 @@ def _certify(
     if declared.head == "regression":
         # Every factor will do, so that messages with an entry moved are the wrong ones.
         chance = placebos[..., 0].amax(1)
-    informative = (chance <= _CHANCE) & (returned.abs() > _LEAST).any(1)
+    least_power = _CHANCE_OF_DIRECTION if declared.head == "regression" else _CHANCE
+    informative = (chance <= least_power) & (returned.abs() > _LEAST).any(1)
     tolerance = torch.tensor([0.0 if c.categories is not None else c.tolerance for c in declared.columns]).double()
     proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
     replayed = (fitting > 0).double().masked_fill(~informative, torch.nan)

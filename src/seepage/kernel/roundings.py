@@ -39,11 +39,11 @@ sigmoid_backward silu silu_backward softplus_backward tanh_backward threshold_ba
 """.split()  # noqa: SIM905 - as above
 # Operations whose lists are shapes, of which the first size may be the number of rows.
 _SHAPED = {"empty", "expand", "full", "new_full", "new_zeros", "ones", "repeat", "select_backward", "slice_backward"}
-_SHAPED |= {"view", "zeros", "_unsafe_view"}
+_SHAPED |= {"broadcast_in_dim", "view", "zeros", "_unsafe_view"}
 # Rows of which graphs are compared where the number of a client's rows is not known, as of sums, and most numbers.
 _USUAL_ROWS, _MOST_SIZES = (1, 2, 3, 8, 10, 16, 32, 50, 64, 100, 128, 256), 32
-# Roundings that a GELU loses of its argument, up to a size, and its derivative of 1 and of that: 5.5 and 3.8 are the most
-# on CPUs with AVX-512, AVX2 and neither. Of all other operations it is at most 0.6 of what is allowed.
+# Roundings that a GELU loses of its argument, up to a size, and its derivative of 1 and of that: 5.5 and 3.8 are the
+# most on CPUs with AVX-512, AVX2 and neither. Of all other operations it is at most 0.6 of what is allowed.
 _GELU, _FAR = 8.0, 16.0
 # Whole numbers below this are exact in single precision.
 _WHOLE = 2.0**24
@@ -112,7 +112,7 @@ def _graph_of(module: fx.GraphModule, rows: int) -> Graph:
     found: list[tuple[str, object]] = []
     for node in module.graph.nodes:
         name, arguments = str(node.target), (*node.args, dict(node.kwargs))
-        plain = name.removeprefix("aten.").split(".")[0]
+        plain = name.split(".")[1] if node.op == "call_function" and name.count(".") else name
         if plain in _SHAPED:
             arguments = [
                 [Rows(), *one[1:]] if isinstance(one, (tuple, list)) and one and one[0] is not True and one[0] == rows
