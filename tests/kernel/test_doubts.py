@@ -276,3 +276,67 @@ def test_gradients_cuts_and_sums_of_another_form_are_refused_with_a_reason() -> 
     halves = {name: part.half() for name, part in at.items()}
     proof = kernel.certify(network, at, halves, declared, torch.zeros(1, 1), torch.zeros(1))
     assert "float16" in str(proof.doubt)
+
+
+ACTIVATIONS = {
+    "relu6": functional.relu6,
+    "hardtanh": lambda rows: functional.hardtanh(rows, -0.5, 0.5),
+    "gelu by tanh": lambda rows: functional.gelu(rows, approximate="tanh"),
+    "softsign": functional.softsign,
+    "logsigmoid": functional.logsigmoid,
+    "neg": lambda rows: -functional.relu(-rows),
+    "rsub": lambda rows: 1 - functional.relu(1 - rows),
+}
+
+
+class Own(nn.Module):
+    """A layer behind an activation, which may cut a number at a bound where something of its run is as it says."""
+
+    def __init__(self, bend: Any = functional.relu, when: Any = None) -> None:
+        super().__init__()
+        self.first, self.last, self.bend, self.when = nn.Linear(6, 24), nn.Linear(24, 3), bend, when
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the logits."""
+        if self.when is not None:
+            over = functional.relu(rows[:, :1] - (1.5 if self.when(self, rows) else 1e6))
+            rows = torch.cat([rows[:, :1] - over, rows[:, 1:]], 1)
+        return self.last(self.bend(self.first(rows)))
+
+
+def of_network(network: nn.Module, moved: float = 0.0) -> Certified:
+    """Return what is certified of two records, of which one number is another one in the witness."""
+    numbers = [EncodedColumn(name, (0.0,), (1.0,), None, -2.0, 2.0, 0.02) for name in "ab"]
+    declared = Declaration((*numbers, EncodedColumn("c", (0.0,) * 4, (1.0,) * 4, tuple(range(4)))), 2, "softmax")
+    cells, labels = torch.tensor([[1.9, -0.3, 2.0], [0.4, 1.1, 1.0]]).double(), torch.tensor([0, 2])
+    at = dict(network.named_parameters())
+    outputs = network(declared.rows(cells).float())
+    message = dict(zip(at, torch.autograd.grad(functional.cross_entropy(outputs, labels), [*at.values()]), strict=True))
+    witness = cells.clone()
+    witness[0, 0] -= moved
+    return kernel.certify(network, at, message, declared, witness, labels)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_followed(name: str) -> None:
+    network = seeded(lambda: Own(ACTIVATIONS[name]), 0)
+    assert bool(of_network(network).cells.all())
+    assert not bool(of_network(network, moved=0.05).cells.any())
+
+
+CHANGES = {
+    "own number": lambda module, rows: len(rows) == 2,
+    "two numbers": lambda module, rows: rows.shape[0] in (2, 7),
+    "entries": lambda module, rows: rows.numel() == 12,
+    "precision": lambda module, rows: rows.dtype == torch.float32,
+    "training": lambda module, rows: module.training,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_network_that_cuts_numbers_in_its_own_run_alone_is_refused(name: str) -> None:
+    # Cut at 1.5, the number 1.9 leaves the message of 1.5; elsewhere nothing is cut.
+    network = seeded(lambda: Own(when=CHANGES[name]), 0)
+    proof = of_network(network, moved=0.4)
+    assert not bool(proof.cells.any())
+    assert proof.doubt is not None

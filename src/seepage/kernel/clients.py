@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.kernel.graphs import Graph, check_same
+from seepage.kernel.graphs import RunGraph, check_same
 from seepage.kernel.intervals import BLUR, ROW, Ball, Boxes, Trace, Value, everything
 from seepage.kernel.statement import (
     ROUNDINGS,
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
 def bounded(
     module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor],
-    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, graph: Graph | None = None,
+    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, graph: RunGraph | None = None,
     seen: Tensor | None = None,
 ) -> Bounds:  # fmt: skip
     """Return bounds of a client's computation on rows in boxes; what is not bounded, or not in its own run, is refused.
@@ -164,7 +164,7 @@ def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor
         raise RefusedError(f"the network cannot be followed in double precision ({why})") from error
 
 
-def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> Graph:
+def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> RunGraph:
     """Return the operations of a client's run on exactly its number of rows; refuse what is no function of a row.
 
     What is bounded later is the same graph, whatever number of rows it is run on. Here it is compared with that of more

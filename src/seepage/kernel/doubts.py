@@ -134,7 +134,7 @@ def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, w
 
     Args:
         ranges: the numbers as a table has them, and as the network takes them.
-        off: how far each may lie from the witness, in units of cells.
+        off: largest distance of each from the witness, in units of cells.
         tolerance, whole: tolerance of each column, and whether its numbers are whole.
     """
     doubted, silent = torch.zeros_like(off, dtype=torch.bool), False

@@ -25,18 +25,18 @@ class Named(NamedTuple):
     name: str
 
 
-class Rows(NamedTuple):
+class RowCount(NamedTuple):
     """An argument that is the number of rows, as the first size of a shape."""
 
 
-class Graph(NamedTuple):
+class RunGraph(NamedTuple):
     """Operations of a run, each with its name and its arguments, and the number of rows that it was run on."""
 
     operations: list[tuple[str, object]]
     rows: int
 
 
-def check_same(one: Graph, other: Graph, otherwise: str) -> None:
+def check_same(one: RunGraph, other: RunGraph, otherwise: str) -> None:
     """Refuse two runs of which operations, order, arguments or constants differ, for the reason given.
 
     Constants may differ by their roundings. A constant with an entry for each row is the same for all of them.

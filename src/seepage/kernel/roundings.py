@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from seepage.kernel.graphs import Earlier, Graph, Rows, check_same
+from seepage.kernel.graphs import Earlier, RowCount, RunGraph, check_same
 from seepage.kernel.intervals import Ball
 from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, RefusedError, random_states, roundings
 
@@ -97,7 +97,7 @@ class _Unchecked(TorchFunctionMode):
         return (codes[..., None] == torch.arange(options["num_classes"], device=codes.device)).to(codes.dtype)
 
 
-def _graph_of(module: fx.GraphModule, rows: int) -> Graph:
+def _graph_of(module: fx.GraphModule, rows: int) -> RunGraph:
     """Return the operations of a trace in terms of earlier ones and of constants."""
     places = {node: place for place, node in enumerate(module.graph.nodes)}
 
@@ -115,14 +115,14 @@ def _graph_of(module: fx.GraphModule, rows: int) -> Graph:
         plain = name.split(".")[1] if node.op == "call_function" and name.count(".") else name
         if plain in _SHAPED:
             arguments = [
-                [Rows(), *one[1:]] if isinstance(one, (tuple, list)) and one and one[0] is not True and one[0] == rows
-                else one for one in arguments
+                [RowCount(), *one[1:]] if isinstance(one, (tuple, list)) and one and one[0] == rows else one
+                for one in arguments
             ]  # fmt: skip
         inplace = node.op == "call_function" and plain.endswith("_") and not plain.endswith("__")
         if inplace and len(getattr(node.args[0], "users", ())) > 1:
             raise RefusedError("the client part changes a tensor in place that it uses elsewhere")
         found.append((name if node.op == "call_function" else node.op, argument(arguments)))
-    return Graph(found, rows)
+    return RunGraph(found, rows)
 
 
 class _Followed(fx.Interpreter):
