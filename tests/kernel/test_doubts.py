@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -245,14 +245,18 @@ def test_what_has_another_form_is_refused_with_a_reason() -> None:
             sent._replace(steps=(kernel.Step((0.0,)),)), sent._replace(steps=(kernel.Step((1e308,) * 4),)),
         ],
         1: [None, even[:0], even[:, :2], even[0], even.tolist(), even * math.nan, even + 0.5, even.long() - 9],
-        2: [None, torch.eye(width + 1), torch.eye(width) * math.nan, torch.eye(width)[0], torch.eye(width).cfloat()],
+        2: [
+            None, torch.eye(width + 1), torch.eye(width) * math.nan, torch.eye(width)[0],
+            torch.eye(width).to(torch.complex64),
+        ],
         3: [None, torch.ones(2), torch.ones(len(patterns)) * math.inf, torch.ones(len(patterns), 1), "1"],
         4: [3, [None], [kernel.Split(99, 0.0, torch.eye(width), torch.eye(width))],
-            [kernel.Split(0, math.nan, torch.eye(width), torch.eye(width))], [kernel.Split(0, 0.0, None, "x")]],
+            [kernel.Split(0, math.nan, torch.eye(width), torch.eye(width))],
+            [cast(Any, kernel.Split)(0, 0.0, None, "x")]],
     }  # fmt: skip
     for place, things in bad.items():
         for thing in things:
-            proof = kernel.certify_counts(*good[:place], thing, *good[place + 1 :])
+            proof = cast(Any, kernel.certify_counts)(*good[:place], thing, *good[place + 1 :])
             assert not bool(proof.cells.any())
             assert proof.doubt
     for groups in (None, [], [None], [(sent,)], [good[:4]], [good]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -684,7 +684,7 @@ def _check_form(sent: Totals) -> None:
     """Refuse a message or declaration with what is no number, of another shape, or too large to be added up."""
     sizes = {"the number of records": sent.records, "the rounding": sent.rounded, "what sums are off by": sent.off}
     for what, size in sizes.items():
-        if not isinstance(size, Real) or not 0 <= size < _LARGEST:
+        if not isinstance(size, (int, float)) or not 0 <= size < _LARGEST:
             raise RefusedError(f"{what} is no number from 0 up")
     if not isinstance(sent.records, Integral) or sent.records < 1 or not 0 < len(sent.levels) == len(sent.columns):
         raise RefusedError("the number of records or of columns is none")
@@ -724,7 +724,7 @@ def _by_cases(found: Equations, low: Tensor, high: Tensor, proof: Split | Tensor
         return _narrowed(found, _multipliers(proof, found, "what bounds a case"), low.clone(), high.clone())
     if not isinstance(proof, Split) or not isinstance(proof.pattern, Integral) or not 0 <= proof.pattern < len(low):
         raise RefusedError("a case is split by what is no pattern")
-    if not isinstance(proof.number, Real) or not abs(proof.number) < _LARGEST:
+    if not isinstance(proof.number, (int, float)) or not abs(proof.number) < _LARGEST:
         raise RefusedError("a case is split at what is no number")
     least, most = low.clone(), high.clone()
     most[proof.pattern] = min(float(most[proof.pattern]), math.floor(proof.number))

@@ -430,7 +430,7 @@ def _named(
         ranges, torch.stack(far), tolerance.masked_fill(size == 0, math.inf), declared.of("integer") > 0
     )
     if silent:
-        return nothing(*cells.shape, _ROWS_IN_HALVES)
+        return nothing(len(cells), cells.shape[1], _ROWS_IN_HALVES)
     at = torch.tensor(present)
     proved[at[:, None], place.nonzero()[:, 0]] &= ~doubted
     return Certified(proved, torch.zeros_like(proved), declared.describe())

@@ -161,7 +161,7 @@ class Trace(TorchFunctionMode):
             self.places[id(tensor)] = self.entered = self.entered + 1
         return tensor
 
-    def record(self, name: str, *arguments: object) -> None:
+    def record(self, name: str, *arguments: Any) -> None:
         """Keep an operation with all of its arguments."""
         if name in ("view", "reshape", "expand") and len(arguments[0]) > 1:
             row, *sizes = arguments[0]

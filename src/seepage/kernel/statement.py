@@ -75,7 +75,7 @@ def refused(cells: object, columns: object, doubt: str) -> Certified:
     sizes = [len(one) if isinstance(one, (list, tuple)) else 0 for one in (cells, columns)]
     if isinstance(cells, Tensor) and cells.dim():
         sizes[0] = len(cells)
-    return nothing(*sizes, doubt)
+    return nothing(sizes[0], sizes[1], doubt)
 
 
 def as_numbers(thing: object, what: str, shape: tuple[int | None, ...], most: float = torch.inf) -> Tensor:
