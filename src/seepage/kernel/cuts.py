@@ -178,10 +178,12 @@ def _certify(
         # Every factor will do, so that messages with an entry moved are the wrong ones.
         chance = placebos[..., 0].amax(1)
     least_power = _CHANCE_OF_DIRECTION if declared.head == "regression" else _CHANCE
-    informative = (chance <= least_power) & (returned.abs() > _LEAST).any(1)
+    nonzero = (returned.abs() > _LEAST).any(1)
+    informative = (chance <= least_power) & nonzero
     tolerance = torch.tensor([0.0 if c.categories is not None else c.tolerance for c in declared.columns]).double()
     proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
-    replayed = (fitting > 0).double().masked_fill(~informative, torch.nan)
+    # What nothing replays speaks against the declaration, however often a wrong message would be replayed.
+    replayed = (fitting > 0).double().masked_fill(~nonzero | (~informative & (fitting > 0)), torch.nan)
     judged = _judged(proved, replayed, _conditions(declared, every))
     if judged.doubt is None and by_chance(placebos[informative], fitting[informative] > 0):
         return replace(judged, cells=torch.zeros_like(proved), doubt=_REPLAYED_BY_CHANCE)
