@@ -634,6 +634,55 @@ class Rewritten(nn.Module):
         return self.inner(self.rewritten(rows))
 
 
+class Heeding(nn.Module):
+    """A network that cuts a number where the batch has the client's own number of rows, or takes it for another one."""
+
+    def __init__(self, inner: nn.Module, how: str, records: int, at: int, bound: float) -> None:
+        super().__init__()
+        self.inner, self.how, self.records, self.at = inner, how, records, at
+        self.register_buffer("bound", torch.tensor([bound]))
+        self.register_buffer("far", torch.tensor([1e6]))
+
+    def changed(self, rows: Tensor, own: bool) -> Tensor:
+        """Return what the network sees of rows."""
+        before, column, behind = rows[:, : self.at], rows[:, self.at : self.at + 1], rows[:, self.at + 1 :]
+        if self.how == "column":
+            other = 0 if self.at else rows.shape[1] - 1
+            column = rows[:, (slice(other, other + 1) if own else slice(self.at, self.at + 1))]
+        elif self.how == "buffer":
+            column = column - functional.relu(column - (self.bound if own else self.far).to(rows.dtype))
+        elif self.how == "scale":
+            column = column * (0.5 if own else 1.0)
+        else:
+            column = column - functional.relu(column - (float(self.bound) if own else 1e6))
+        return torch.cat([before, column, behind], 1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        own = (
+            len(rows) in (self.records, 2 * self.records + 3) if self.how == "two sizes" else len(rows) == self.records
+        )
+        return self.inner(self.changed(rows, own))
+
+
+def number_of_rows(draw: Draw) -> Victim:
+    """Networks with what depends on the number of rows, and records that are as good for the client's own number."""
+    victim = plain(draw, table(draw, ("mixed", "numbers", "real")), form="chain")
+    layout, cells = victim.declaration.layout, victim.cells
+    at, place = draw.of(layout.number.nonzero()[:, 0].tolist()), draw.whole(1, len(cells)) - 1
+    column = victim.numbers[int(layout.number[:at].sum())]
+    high = cast(Continuous, victim.data.schema.columns[column]).high
+    cells[place, column] = high
+    bound = float((high - draw.real(0.05, 0.3) * victim.spans[column] - layout.mean[at]) / layout.scale[at])
+    how = draw.of(("constant", "buffer", "column", "scale", "two sizes"))
+    module = Heeding(victim.model.module, how, len(cells), at, bound)
+    victim.model = Model(module, victim.model.head, "heeding")
+    same, seen = cells.clone(), module.changed(victim.declaration.rows(cells).float(), own=True).double()
+    same[:, victim.numbers] = (seen * layout.scale + layout.mean)[:, layout.number]
+    victim.witnesses.append((bounded_cells(victim, same), victim.labels))
+    return victim
+
+
 def rewritten(draw: Draw) -> Victim:
     """Operations whose options, or whose number of records, change what they do, and random ones."""
     victim = plain(draw, table(draw, ("mixed", "numbers", "real")), form="chain")
@@ -810,6 +859,46 @@ def half_network(draw: Draw) -> Victim:
     return victim
 
 
+def rounded(part: Tensor, kind: torch.dtype) -> Tensor:
+    """Return numbers as a type of 16 bits holds them, and those beyond its largest one as they are."""
+    return torch.where(part.to(kind).isfinite(), part.to(kind).to(part.dtype), part)
+
+
+def few_numbers(draw: Draw) -> Victim:
+    """One layer and one record of few numbers, so that a message of 16 bits has few numbers, too."""
+    victim = plain(draw, table(draw, ("numbers", "one number", "mixed")), most=1)
+    outputs = 1 if victim.model.head == "sigmoid" else cast(Discrete, victim.data.schema.target).width
+    torch.manual_seed(draw.seed)  # noqa: TID251 - layers draw from it
+    victim.model = Model(nn.Linear(victim.data.schema.width, outputs), victim.model.head, "one layer")
+    kind = draw.of((torch.float16, torch.bfloat16))
+    if draw.chance(0.8):
+        victim.sent = lambda message: {name: rounded(part, kind) for name, part in message.items()}
+    return victim
+
+
+def half_rows(draw: Draw) -> Victim:
+    """Rows that the client holds in 16 bits, encoded or not, and the records that these stand for."""
+    victim = plain(draw, table(draw, ("numbers", "one number", "mixed", "real")))
+    kind, encoded = draw.of((torch.float16, torch.bfloat16)), draw.chance(0.5)
+    layout, at = victim.declaration.layout, victim.numbers
+    victim.tolerance = victim.spans * 10 ** draw.real(-6, -2)
+
+    def rows_of(declared: kernel.Declaration, cells: Tensor) -> Tensor:
+        rows = declared.rows(cells)
+        if encoded:
+            rows[:, layout.number] = rounded(rows[:, layout.number], kind)
+            return rows
+        cells = cells.clone()
+        cells[:, at] = rounded(cells[:, at], kind)
+        return declared.rows(cells)
+
+    victim.encoded, same = rows_of, victim.cells.clone()
+    same[:, at] = (rows_of(victim.declaration, victim.cells) * layout.scale + layout.mean)[:, layout.number]
+    victim.witnesses.append((same, victim.labels))
+    victim.witnesses.append((bounded_cells(victim, same), victim.labels))
+    return victim
+
+
 def defended(draw: Draw) -> Victim:
     """Noise, clipping, sparse or signed entries, or a scaled message; declared or not."""
     victim = few_units(draw) if draw.chance(0.4) else hulls(draw) if draw.chance(0.3) else plain(draw)
@@ -875,6 +964,7 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "other networks": (2, other_forms),
     "by batch": (2, by_batch),
     "rewritten": (2, rewritten),
+    "number of rows": (2, number_of_rows),
     "regression": (2, regression),
     "pairs": (3, pairs),
     "near copies": (3, near_copies),
@@ -882,6 +972,8 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "wrong size": (4, wrong_size),
     "coarse numbers": (5, coarse_numbers),
     "half network": (5, half_network),
+    "few numbers": (5, few_numbers),
+    "half rows": (5, half_rows),
     "defended": (5, defended),
     "wide": (6, wide),
     "rare categories": (6, rare),

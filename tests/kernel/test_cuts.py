@@ -455,4 +455,4 @@ class Own(Client):
 def test_what_a_client_computes_of_its_own_number_of_records_is_looked_at() -> None:
     one = setting()
     one.client = seeded(Own, 0)
-    assert "as a client runs it" in (proof(one, returned(one)).doubt or "")
+    assert "number of rows" in (proof(one, returned(one)).doubt or "")

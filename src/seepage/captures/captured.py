@@ -134,12 +134,16 @@ class Description(MessageRecipe):
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured update that fits a model: one victim's view, and the running statistics that came with it."""
+    """A captured update that fits a model: one victim's view, and the running statistics that came with it.
+
+    ``coarsest`` is the type of the file's coarsest tensor, where that is coarser than the model's.
+    """
 
     view: View
     about: Description
     notes: tuple[str, ...]
     running: dict[str, Tensor] = field(default_factory=dict)
+    coarsest: str | None = None
 
     @property
     def batch_statistics(self) -> dict[str, Moments] | None:
@@ -276,7 +280,8 @@ def load_capture(
     [kind, *others] = rounded or {first.dtype: []}
     if about.training is None and about.sent_as == "full" and not others and len(rounded.get(kind, ())) == len(shapes):
         about = about.model_copy(update={"sent_as": _type(kind)})
-    return Capture(about.view(model, update), about, tuple(notes), running)
+    coarsest = min(rounded, key=FLOATS.__getitem__, default=None)
+    return Capture(about.view(model, update), about, tuple(notes), running, coarsest and _type(coarsest))
 
 
 def _word(about: Description) -> str:

@@ -55,7 +55,8 @@ def verify(
     """Check a certificate that [bold]seepage attack --certificate[/bold] wrote.
 
     Update, model, schema, encoder and declaration are your own: what the certificate says of them is compared, and what
-    the update's file says of itself is not read. The kernel then proves the cells anew from the opened records.
+    the update's file says of itself is not read, but for the type of its numbers. The kernel then proves the cells anew
+    from the opened records.
 
     Exit status: 0 all claimed cells are verified, 1 refused, 2 wrong use, 4 no cell is opened, or some are proved only
     given what the output names.
@@ -70,7 +71,8 @@ def verify(
     table = client_schema(Schema.load(schema), about)
     statistics, _ = attacker_statistics(table, about)
     network, _ = make_model(model, table, statistics, head=about.head, weights=weights)
-    view = load_capture(update, network).view
+    received = load_capture(update, network)
+    view = received.view
     network, message = view.model, {name: part[0] for name, part in view.message.items()}
     if network.local is not None:
         # What stayed with the client is the verifier's to declare, not the update's.
@@ -86,6 +88,9 @@ def verify(
         own = declaration(about.view(network, message), knowledge)
         if about.precision not in (None, "float32"):
             own = own._replace(precision=about.precision)
+        elif received.coarsest is not None and own.precision == "float32":
+            # The file's own type says so, however few numbers it holds.
+            own = own._replace(precision=received.coarsest)
         verdict = check(certificate, opened, network.module, network.parameters, message, own, classes)
     except OSError as error:
         raise BadInputError(f"the certificate cannot be read: {error}.") from error

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seepage.kernel.graphs import RunGraph, check_same
 from seepage.kernel.intervals import BLUR, ROW, Ball, Boxes, Trace, Value, everything
 from seepage.kernel.statement import (
     ROUNDINGS,
     SAME,
     SEED,
-    TINY,
     UNIT,
     Declaration,
     RefusedError,
@@ -25,6 +25,7 @@ from seepage.kernel.statement import (
     random_states,
 )
 
+_BY_NUMBER = "the network computes something that depends on the number of rows"
 # Numbers of a temporary, and magnitude of what is used of inputs.
 _NUMBERS, _NOTHING = 2**24, 1e-25
 
@@ -61,7 +62,7 @@ class Bounds(NamedTuple):
 
 def bounded(
     module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor],
-    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, steps: Sequence[str] | None = None,
+    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, graph: RunGraph | None = None,
     seen: Tensor | None = None,
 ) -> Bounds:  # fmt: skip
     """Return bounds of a client's computation on rows in boxes; what is not bounded, or not in its own run, is refused.
@@ -69,7 +70,7 @@ def bounded(
     Args:
         drift: largest change of each parameter over local steps.
         moves: directions (direction, entry) by which derivatives of inputs are wanted.
-        steps: operations of the client's own run, see ``steady``.
+        graph: operations of the client's own run, see ``steady``.
         seen: errors at the outputs (output), where they are known.
     """
     if not len(boxes.codes):
@@ -79,7 +80,7 @@ def bounded(
     most = max(3, _NUMBERS // (sources * max(p.shape[-1] for p in at.values() if p.dim())))
     if len(boxes.codes) > most:
         every = torch.arange(len(boxes.codes)).split(most)
-        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, steps, seen) for some in every]
+        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, graph, seen) for some in every]
         join = lambda balls: Ball(*(torch.cat(many, -2) for many in zip(*balls, strict=True)))  # noqa: E731
         return parts[0]._replace(
             inputs={name: join([part.inputs[name] for part in parts]) for name in parts[0].inputs},
@@ -94,8 +95,8 @@ def bounded(
     exact = boxes.encoded(declared, rounded=False)
     rounded = torch.cat([row.rad[:count] - exact.rad, torch.zeros(sets - count, row.rad.shape[1])])
     trace, value = _traced(module, at, drift, row, rounded, errors, moves)
-    if steps is not None and trace.steps != list(steps):
-        raise RefusedError("the network computes something else on another number of rows")
+    if graph is not None:
+        check_same(graph, trace.graph, _BY_NUMBER)
     found = Bounds({}, {}, {}, {}, {}, {}, set())
     for name, layer in trace.layers.items():
         if {name, layer.bias} & trace.shared or (errors and name not in value.slopes):
@@ -127,7 +128,7 @@ def bounded(
 
 def _traced(
     module: nn.Module, at: Mapping[str, Tensor], drift: Mapping[str, Tensor], row: Ball, rounded: Tensor, errors: bool,
-    moves: Tensor | None, single: bool = False,
+    moves: Tensor | None, single: bool = False, masked: bool = False,
 ) -> tuple[Trace, Value]:  # fmt: skip
     """Run a network on sets of rows and return what was seen of it, and the bounds of its outputs.
 
@@ -138,7 +139,7 @@ def _traced(
     # As in training: hooks and the like show where derivatives are asked for.
     kind = torch.float32 if single else torch.float64
     at = {name: part.detach().to(kind).requires_grad_() for name, part in at.items()}
-    trace, entered = Trace(at, module, drift, sets, errors, single), row.mid.to(kind, copy=True)
+    trace, entered = Trace(at, module, drift, sets, errors, single, masked), row.mid.to(kind, copy=True)
     slopes = {BLUR: Ball(torch.zeros_like(rounded)[None], rounded[None])}
     slopes |= {} if moves is None else {ROW: Ball(same(moves), same(torch.zeros_like(moves)))}
     trace.enter(entered, Value(row, slopes))
@@ -148,6 +149,7 @@ def _traced(
     if value is None or outputs.dim() != 2:
         raise RefusedError("the outputs of the network are not followed from its rows")
     trace.near(outputs, value)
+    trace.record("return", outputs)
     return trace, value
 
 
@@ -162,10 +164,11 @@ def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor
         raise RefusedError(f"the network cannot be followed in double precision ({why})") from error
 
 
-def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> list[str]:
-    """Return the operations of a client's run, in their order; refuse a network that is no function of a row.
+def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> RunGraph:
+    """Return the operations of a client's run on exactly its number of rows; refuse what is no function of a row.
 
-    They are run on as many rows as the client has, on more, and in single precision.
+    What is bounded later is the same graph, whatever number of rows it is run on. Here it is compared with that of more
+    rows, of single precision, and of a network whose own parts are in training, or are not.
     """
     row, runs = everything(declared).encoded(declared), []
     before, many = states(module), 2 * declared.records + 3
@@ -173,28 +176,34 @@ def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -
         _run(module, at, row.mid.expand(sets, -1).clone())
     if states(module) != before:
         raise RefusedError("the network draws random numbers, or remembers its runs")
-    for sets in (declared.records, many):
+
+    def traced(sets: int, masked: bool = False) -> tuple[Trace, Value]:
         rows = Ball(*(part.expand(sets, -1) for part in row))
-        runs.append(_traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None))
+        return _traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None, masked=masked)
+
+    runs = [traced(sets) for sets in (declared.records, many)]
     outputs = torch.cat([value.value.mid for _, value in runs])
     apart = (outputs - outputs[:1]).abs() > SAME * outputs.abs().max()
     (few, _), (more, _) = runs
-    if few.steps != more.steps or bool(apart.any()):
-        raise RefusedError("the network computes something else at another time, place or number of rows")
+    check_same(few.graph, more.graph, _BY_NUMBER)
+    if bool(apart.any()):
+        raise RefusedError("the network computes something else at another time or place")
     some = declared.rows(some_cells(declared, declared.records)).float().double()
     none, client = torch.zeros_like(some), copy.deepcopy(module).float()
     once, _ = _traced(client, at, {}, Ball(some, none), none, False, None, single=True)
-    if once.steps != few.steps or not _alike(few.constants, once.constants):
-        raise RefusedError("the network computes something else in single precision")
-    return few.steps
-
-
-def _alike(constants: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    """Return whether constants are the same within their roundings."""
-    return len(constants) == len(others) and all(
-        one.shape == other.shape and bool(((one - other).abs() <= ROUNDINGS * UNIT * one.abs() + TINY).all())
-        for one, other in zip(constants, others, strict=True)
-    )
+    check_same(few.graph, once.graph, "the network computes something else in single precision")
+    parts = [part for part in module.modules() if not type(part).__module__.startswith("torch.")]
+    modes = [part.training for part in parts]
+    masked, _ = traced(declared.records, masked=True)
+    try:
+        for part in parts:
+            part.training = not part.training
+        turned, _ = traced(declared.records, masked=True)
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+    check_same(masked.graph, turned.graph, "the network computes something else in training than elsewhere")
+    return few.graph
 
 
 def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], others: Sequence[Tensor]) -> None:
@@ -260,9 +269,29 @@ def states(module: nn.Module) -> list[object]:
         if isinstance(value, (bool, int, float, str, list, tuple, dict, set, random.Random))
         and key not in ("_parameters", "_buffers", "_modules")
     ]
+    # What its own classes, and the functions of these, keep beside a module.
+    for kind in {type(part) for part in module.modules()}:
+        if not kind.__module__.startswith("torch."):
+            kept += [(kind.__qualname__, key, repr(value)) for key, value in _kept_by(kind)]
     own = [one for part in module.modules() for one in vars(part).values() if isinstance(one, Tensor)]
     tensors = [(str(one.dtype), one.detach().flatten().tolist()) for one in (*module.buffers(), *own)]
     return [kept, tensors, random_states()]
+
+
+def _kept_by(kind: type) -> Iterable[tuple[str, object]]:
+    """Yield plain values that the attributes of a class hold, or the functions among them refer to."""
+    for name, value in list(vars(kind).items()):
+        named = [(name, value)]
+        code = getattr(value, "__code__", None)
+        if code is not None:
+            kept = {key: value.__globals__[key] for key in code.co_names if key in value.__globals__}
+            for key, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+                with suppress(ValueError):  # An empty cell.
+                    kept[key] = cell.cell_contents
+            named = [(f"{name}.{key}", one) for key, one in kept.items()]
+        for key, one in named:
+            if isinstance(one, (bool, int, float, list, dict, set, random.Random)) and not key.startswith("__"):
+                yield key, one.getstate() if isinstance(one, random.Random) else one
 
 
 def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tensor]]:
@@ -307,6 +336,6 @@ def largest_drift(
     if set(at) - set(drift):
         raise RefusedError("parameters beside those of layers are trained over several steps")
     after = client(drift)
-    if any(bool((after.most(n) > 2 * bounds.most(n)).any()) for n in bounds.bias):
+    if not all(bool((after.most(n) <= 2 * bounds.most(n)).all()) for n in bounds.bias):
         raise RefusedError("the local steps may move the network too far")
     return drift

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from seepage.kernel.statement import Certified, EncodedColumn, RefusedError, nothing
-from seepage.kernel.summaries import Summary, check_figures, most_of, sums_of
+from seepage.kernel.statement import Certified, EncodedColumn, RefusedError, as_numbers, nothing, refused
+from seepage.kernel.summaries import Summary, check_figures, check_form, most_of, sums_of
 
 # The unit roundoff of double precision, in which sites add up, and roundings of one record's contribution.
 DOUBLE = 2.0**-53
@@ -25,8 +26,12 @@ MOST_PATTERNS = 200_000
 # Share of a record that bounds may err by before they are rounded to whole numbers.
 _SAME = 1e-6
 _ROUNDS = 3
+# Numbers beyond this are refused, so that no sum or product of a few overflows; what is lost of the smallest.
+_LARGEST, _SMALLEST = 1e100, 1e-290
+_OTHER_FORM = "the sums, records or multipliers are of another form than declared"
 # Records that may all be alike without a doubt that their number was rounded.
 _FEW_ALIKE = 3
+_NO_NUMBERS = "no numbers of records have these sums"
 _NOT_THOSE = "the first message is not that of the declared records and levels"
 
 
@@ -281,7 +286,7 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
         return None
     if any(bool((table + off < -_SAME).any()) for row in pairs for table, off in row):
         raise RefusedError(_NOT_THOSE)
-    if max(float(off.max()) for row in pairs for _, off in row) >= 0.5:
+    if any(not bool((off < 0.5).all()) for row in pairs for _, off in row):
         return None
     whole = [[table.round() for table, _ in row] for row in pairs]
     apart = any(
@@ -294,6 +299,11 @@ def cross_tables(sent: Totals) -> list[list[Tensor]] | None:
     if apart or least < 0 or total != {float(sent.records)}:
         raise RefusedError(_NOT_THOSE)
     return whole
+
+
+def _informed(bound: Tensor, nothing: float) -> Tensor:
+    """Return bounds with those that are not finite replaced by what says nothing, since overflow excludes nothing."""
+    return torch.where(bound.isfinite(), bound, nothing)
 
 
 def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
@@ -318,16 +328,16 @@ def patterns_of(sent: Totals) -> tuple[Tensor, Tensor]:
         for j in range(i + 1 if pairs is not None else 0):
             assert pairs is not None
             table, off = pairs[j][i]
-            most = torch.minimum(most, (table + off + _SAME).floor()[found[:, j], level])
+            most = torch.minimum(most, _informed((table + off + _SAME).floor(), math.inf)[found[:, j], level])
         for table in sent.tables:
             if max(table.columns) == i:
                 number = table.counts.double()[tuple(found[:, column] for column in table.columns)]
-                most = torch.minimum(most, (number + sent.rounded / 2 + _SAME).floor().nan_to_num(sent.records))
+                most = torch.minimum(most, _informed((number + sent.rounded / 2 + _SAME).floor(), math.inf))
         for pair in sent.summaries:
             if max(pair[0].column, *(column for column, _ in pair[0].within), -1) == i:
                 group = _in_group(sent, pair[0], found)
                 cap = torch.tensor(most_of(*pair), dtype=torch.float64)[found[:, pair[0].column]]
-                most = torch.where(group, torch.minimum(most, (cap + _SAME).floor()), most)
+                most = torch.where(group, torch.minimum(most, _informed((cap + _SAME).floor(), math.inf)), most)
         found, most = found[most > 0], most[most > 0]
         if len(found) > MOST_PATTERNS:
             raise RefusedError(f"there are more than {MOST_PATTERNS:,} patterns")
@@ -476,8 +486,11 @@ class _System:
         self.slack.append(torch.tensor([slack], dtype=torch.float64))
 
     def joined(self) -> Equations:
-        """Return all equations."""
-        return Equations(torch.cat(self.matrix), torch.cat(self.values), torch.cat(self.slack))
+        """Return all equations; refuse those that double precision has no numbers for."""
+        found = Equations(torch.cat(self.matrix), torch.cat(self.values), torch.cat(self.slack))
+        if not all(bool(part.isfinite().all()) for part in found):
+            raise RefusedError("the sums of some patterns are too large for double precision")
+        return found
 
 
 def _reach(step: Step, rows: Tensor) -> float:
@@ -587,29 +600,41 @@ def narrowed(found: Equations, multipliers: Tensor, low: Tensor, high: Tensor) -
     """Return closer bounds of the numbers of records of all patterns, from combinations of the equations.
 
     For multipliers y (combination, equation), r = y A: c_p r_p is y b less what the others add, which lies between
-    bounds since each number does. What r is off by in double precision counts for all records.
+    bounds since each number does. What r is off by in double precision counts for all records. What is not finite says
+    nothing.
 
     Raises:
         RefusedError: no numbers have these sums.
     """
-    total = float(found.values[0])
-    ratio = multipliers @ found.matrix
-    size = multipliers.abs() @ found.matrix.abs()
-    blur = (len(found.values) + _ROUNDINGS) * DOUBLE * size.amax(1) * total
-    value = multipliers @ found.values
-    off = multipliers.abs() @ (found.slack + (len(found.values) + 4) * DOUBLE * found.values.abs()) + blur
-    off = off + len(low) * DOUBLE * (ratio.abs() @ high)
-    for k in range(len(multipliers)):
+    within = _narrowed(found, multipliers, low, high)
+    if within is None:
+        raise RefusedError(_NO_NUMBERS)
+    return within
+
+
+def _narrowed(found: Equations, multipliers: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the same; None where no numbers have the sums."""
+    total, terms = float(found.values[0]), len(found.values)
+    # Any multipliers will do, those among them that overflow nothing: a power of two changes no digit.
+    size = multipliers.abs().amax(1, keepdim=True) if terms else multipliers.abs()
+    multipliers = multipliers * torch.pow(2.0, -torch.frexp(size).exponent.double())
+    ratio, value, size = multipliers @ found.matrix, multipliers @ found.values, multipliers.abs()
+    blur = (terms + _ROUNDINGS) * DOUBLE * (size @ found.matrix.abs()).amax(1) * total
+    off = size @ (found.slack + (terms + 4) * DOUBLE * found.values.abs()) + blur
+    off = off + len(low) * DOUBLE * (ratio.abs() @ high) + _SMALLEST * (1 + total)
+    for k in (ratio.isfinite().all(1) & value.isfinite() & off.isfinite()).nonzero()[:, 0].tolist():
         r = ratio[k]
         least, most = torch.minimum(r * low, r * high), torch.maximum(r * low, r * high)
-        some = r.abs() > 1e-9 * float(r.abs().max().clamp(min=1e-300))
+        some = r.abs() > 1e-9 * float(r.abs().max().clamp(min=_SMALLEST))
         above = (value[k] + off[k] - (least.sum() - least))[some] / r[some]
         below = (value[k] - off[k] - (most.sum() - most))[some] / r[some]
         up, down = torch.maximum(above, below), torch.minimum(above, below)
+        known = above.isfinite() & below.isfinite()
+        up, down = torch.where(known, up, math.inf), torch.where(known, down, -math.inf)
         high[some] = torch.minimum(high[some], (up + _SAME).floor())
         low[some] = torch.maximum(low[some], (down - _SAME).ceil())
         if bool((low > high).any()):
-            raise RefusedError("no numbers of records have these sums")
+            return None
     return low, high
 
 
@@ -627,15 +652,13 @@ def bounds(
     """
     if sent.defense != "none":
         raise RefusedError(f"sums that {sent.defense} changed prove nothing")
+    _check_form(sent)
     patterns, high = patterns_of(sent)
     _check_levels(sent, patterns)
     _check_grid(sent)
     found = equations(sent, patterns)
-    if multipliers.shape[1] != len(found.values):
-        raise RefusedError("there is not one multiplier for each equation")
-    if not bool(multipliers.isfinite().all()):
-        raise RefusedError("a multiplier is no number")
-    if not found.fits(witness):
+    multipliers = _multipliers(multipliers, found, "the multipliers")
+    if not found.fits(as_numbers(witness, "the witness", (len(patterns),))):
         raise RefusedError("no numbers of records are shown to have these sums as they are declared")
     low = torch.zeros_like(high)
     for _ in range(_ROUNDS):
@@ -646,24 +669,63 @@ def bounds(
     for split in splits:
         within = _by_cases(found, low, high, split)
         if within is None:
-            raise RefusedError("no numbers of records have these sums")
+            raise RefusedError(_NO_NUMBERS)
         low, high = within
     if sent.means:
         _check_records(sent, low, high)
     return patterns, low, high
 
 
+def _multipliers(thing: object, found: Equations, what: str) -> Tensor:
+    return as_numbers(thing, what, (None, len(found.values)))
+
+
+def _check_form(sent: Totals) -> None:
+    """Refuse a message or declaration with what is no number, of another shape, or too large to be added up."""
+    sizes = {"the number of records": sent.records, "the rounding": sent.rounded, "what sums are off by": sent.off}
+    for what, size in sizes.items():
+        if not isinstance(size, (int, float)) or not 0 <= size < _LARGEST:
+            raise RefusedError(f"{what} is no number from 0 up")
+    if not isinstance(sent.records, Integral) or sent.records < 1 or not 0 < len(sent.levels) == len(sent.columns):
+        raise RefusedError("the number of records or of columns is none")
+    if sent.family not in ("binomial", "gaussian", "poisson"):
+        raise RefusedError(f"the family {sent.family!r} is not known")
+    for column, levels in zip(sent.columns, sent.levels, strict=True):
+        if not levels or len(set(levels)) < len(levels):
+            raise RefusedError(f"the levels of {column.name} are none, or not each of them once")
+    width = 1 + sum(len(levels) - 1 for levels in sent.levels)
+    for step in sent.steps:
+        numbers = (step.coefficients, (step.deviance, step.dispersion, step.mean))
+        for each, lengths in zip(numbers, ((width,), (3,)), strict=True):
+            known = [0.0 if one is None else float(one) for one in each or ()]
+            if each is not None and (len(known),) != lengths:
+                raise RefusedError("a step has not one coefficient for each column of the design")
+            as_numbers(torch.tensor(known, dtype=torch.float64), "a step", (len(known),), _LARGEST)
+        shapes = {"information": (width, width), "score": (width,), "right": (width,)}
+        for name, shape in shapes.items():
+            if (part := getattr(step, name)) is not None:
+                as_numbers(part, f"the {name} of a step", shape, _LARGEST)
+    if sent.labels is not None:
+        as_numbers(torch.tensor(sent.labels, dtype=torch.float64), "the outcomes", (None,), _LARGEST)
+    for table in sent.tables:
+        if len(set(table.columns)) < len(table.columns) or any(not 0 <= c < len(sent.columns) for c in table.columns):
+            raise RefusedError("a table is of columns that are not there, or of one twice")
+        shape = tuple(len(sent.levels[column]) for column in table.columns)
+        counts = as_numbers(table.counts.double().nan_to_num(0.0, math.inf), "a table", shape, _LARGEST)
+        if bool((counts < -sent.rounded / 2).any()) or not 0 <= table.minimum < _LARGEST:
+            raise RefusedError("a table has a number of records below 0")
+    for summary in (own for pair in sent.summaries for own in pair if own is not None):
+        check_form(summary, _LARGEST)
+
+
 def _by_cases(found: Equations, low: Tensor, high: Tensor, proof: Split | Tensor) -> tuple[Tensor, Tensor] | None:
     """Return bounds that hold in every case; None where no case has numbers."""
     if isinstance(proof, Tensor):
-        if proof.ndim != 2 or proof.shape[1] != len(found.values) or not bool(proof.isfinite().all()):
-            raise RefusedError("the multipliers of a case are not one finite number for each equation")
-        try:
-            return narrowed(found, proof, low.clone(), high.clone())
-        except RefusedError:
-            return None
-    if not 0 <= proof.pattern < len(low):
-        raise RefusedError(f"there is no pattern {proof.pattern} to split")
+        return _narrowed(found, _multipliers(proof, found, "what bounds a case"), low.clone(), high.clone())
+    if not isinstance(proof, Split) or not isinstance(proof.pattern, Integral) or not 0 <= proof.pattern < len(low):
+        raise RefusedError("a case is split by what is no pattern")
+    if not isinstance(proof.number, (int, float)) or not abs(proof.number) < _LARGEST:
+        raise RefusedError("a case is split at what is no number")
     least, most = low.clone(), high.clone()
     most[proof.pattern] = min(float(most[proof.pattern]), math.floor(proof.number))
     least[proof.pattern] = max(float(least[proof.pattern]), math.floor(proof.number) + 1)
@@ -694,21 +756,32 @@ def certify_counts(
 
     Multipliers, ``witness`` and ``splits`` are those of ``bounds``.
     """
-    records, columns = len(cells), len(sent.columns)
     try:
-        if records != sent.records:
-            raise RefusedError(f"the guess has {records} records, not {sent.records}")
-        if sent.labels is not None:
-            raise RefusedError("patterns have outcomes")
-        patterns, low, _ = bounds(sent, multipliers, witness, splits)
+        return _certify(sent, cells, multipliers, witness, splits)
     except RefusedError as error:
-        return nothing(records, columns, str(error))
+        return refused(cells, getattr(sent, "columns", ()), str(error))
+    except Exception as error:  # Numbers from outside may be of any form.
+        return refused(cells, getattr(sent, "columns", ()), f"{_OTHER_FORM} ({type(error).__name__})")
+
+
+def _certify(
+    sent: Totals, cells: Tensor, multipliers: Tensor, witness: Tensor, splits: Sequence[Split] = ()
+) -> Certified:
+    records, columns = len(cells), len(sent.columns)
+    if records != sent.records:
+        raise RefusedError(f"the guess has {records} records, not {sent.records}")
+    if cells.shape[1:] != (columns,):
+        raise RefusedError("the guess has not one cell for each column")
+    if sent.labels is not None:
+        raise RefusedError("patterns have outcomes")
+    patterns, low, _ = bounds(sent, multipliers, witness, splits)
     levels = [torch.tensor(codes) for codes in sent.levels]
     codes = torch.stack([levels[i][patterns[:, i]] for i in range(columns)], 1)
     number = {tuple(code): int(least) for code, least in zip(codes.tolist(), low.tolist(), strict=True) if least > 0}
     proved = torch.zeros(records, dtype=torch.bool)
     for i, cell in enumerate(cells.tolist()):
-        key = tuple(-1 if math.isnan(x) else int(x) for x in cell)
+        # What is no whole number is no code.
+        key = tuple(int(x) if math.isfinite(x) and x == int(x) else -1 for x in cell)
         if number.get(key, 0) > 0:
             number[key] -= 1
             proved[i] = True
@@ -734,6 +807,16 @@ def certify_groups(
     such differences of which nothing is to be proved. Where one is not that of records, records join risk sets or are
     of other weights, and nothing is proved.
     """
+    try:
+        return _certify_groups(groups, others, records)
+    except Exception as error:  # Numbers from outside may be of any form.
+        known = records if type(records) is int and records >= 0 else 0
+        return nothing(known, 0, f"{_OTHER_FORM} ({type(error).__name__})")
+
+
+def _certify_groups(
+    groups: Sequence[tuple[Totals, Tensor, Tensor, Tensor, Sequence[Split]]], others: Sequence[Totals], records: int
+) -> Certified:
     parts = [group[0] for group in groups] + list(others)
     columns = len(parts[0].columns) if parts else 0
     try:
@@ -744,6 +827,7 @@ def certify_groups(
         for part in parts:
             cross_tables(part)
             _check_leaving(part)
+            _check_form(part)
     except RefusedError as error:
         why = "sums at neighbouring event times differ by what is no sum over records that leave"
         return nothing(records, columns, why if str(error) == _NOT_THOSE else str(error))

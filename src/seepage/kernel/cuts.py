@@ -5,9 +5,12 @@ put through the client's own computation, with a running bound on its roundings.
 configuration whose gradient may be the message, element by element, has the same value in it. Of a number as label only
 the direction of the gradient is used, which holds for any loss of one output.
 
-The rule has power only where a wrong declaration would be seen: no record is certified whose message, times a factor
-of 1/2 to 2, would often be replayed by chance, and none at all if more than 5% of the others are replayed by nothing,
-or if the largest messages are equally large, as those that are clipped to a bound that one of them may attain.
+The rule has power only where a wrong declaration would be seen. That is tried on placebos: messages times a random
+factor, and messages of which one entry is moved by a random share of their length, for shares of many sizes. How often
+these would be replayed is known from the bounds themselves. No record is certified whose placebos would often be
+replayed, and none at all where as many replays as there are may be those of placebos; where more than 5% of records are
+replayed by nothing; or where the largest messages are equally large, as those that are clipped to a bound that one of
+them may attain.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from seepage.kernel.clients import by_row, check_hooks, errors_at, states
-from seepage.kernel.gradients import coarse
+from seepage.kernel.doubts import PLACEBOS, by_chance, coarse, moved_entries, moved_wholes
 from seepage.kernel.intervals import Ball
 from seepage.kernel.roundings import followed
 from seepage.kernel.statement import (
+    HUGE,
     ROUNDINGS,
     SEED,
     TINY,
@@ -34,11 +38,14 @@ from seepage.kernel.statement import (
     Declaration,
     EncodedColumn,
     RefusedError,
-    nothing,
+    as_numbers,
+    refused,
 )
 
-# Largest chance that a configuration replays a wrong message, and share of records that need not be replayed.
-_CHANCE, _MISFIT = 1e-2, 0.05
+# Largest chance that a configuration replays a wrong message, or its direction, and share of records that need no
+# replay.
+_CHANCE, _CHANCE_OF_DIRECTION, _MISFIT = 1e-2, 0.1, 0.05
+_REPLAYED_BY_CHANCE = "wrong messages would be replayed by chance, so that a wrong declaration would not be seen"
 # Configurations of all records that are gone through, and numbers of a temporary.
 _MOST, _NUMBERS = 2**19, 2**20
 # Rows of which runs are compared.
@@ -64,10 +71,10 @@ def certify_cut(
     try:
         return _certify(client, sent, returned, behind, declared, cells.double())
     except RefusedError as why:
-        return nothing(len(cells), len(declared.columns), str(why))
+        return refused(cells, getattr(declared, "columns", ()), str(why))
     except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
         why = f"the client part cannot be followed ({type(error).__name__})"
-        return nothing(len(cells), len(declared.columns), why)
+        return refused(cells, getattr(declared, "columns", ()), why)
 
 
 def joined(proofs: Sequence[Certified]) -> Certified:
@@ -90,7 +97,7 @@ def _judged(cells: Tensor, replayed: Tensor, conditions: tuple[str, ...], doubt:
         )
         cells = torch.zeros_like(cells)
     elif doubt is None and not bool(informative.any()):
-        doubt = "wrong messages would be replayed by chance, so that a wrong declaration would not be seen"
+        doubt = _REPLAYED_BY_CHANCE
     return Certified(cells, torch.zeros_like(cells), conditions, doubt=doubt, replayed=replayed)
 
 
@@ -100,6 +107,11 @@ def _certify(
     if declared.defense != "none" or declared.precision != "float32":
         changed = declared.precision if declared.defense == "none" else declared.defense
         raise RefusedError(f"the messages went through {changed}, for which there is no rule")
+    as_numbers(cells, "the witness", (len(sent), len(declared.columns)))
+    as_numbers(sent, "the activations", (len(sent), None), HUGE)
+    as_numbers(returned, "the messages", tuple(sent.shape), HUGE)
+    if not sent.numel() or not bool((as_numbers(behind, "the divisors of the loss", (len(sent),), HUGE) > 0).all()):
+        raise RefusedError("there is no activation, or a loss is divided by what is no number of records")
     if coarse({"": returned}):
         raise RefusedError("all numbers of the messages lie on a coarser grid than the declared single precision")
     if declared.head != "regression" and _clipped(sent, returned, behind):
@@ -133,12 +145,17 @@ def _certify(
     slopes = computed(sent[:1], torch.zeros(1, len(own)).double())[1].numel()
     at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
     _check_client(client, computed, sent, behind, own)
-    run = followed(as_client, sent[:1].expand(at_once, -1).to(_OWN), torch.zeros(at_once, len(own), dtype=_OWN))
+    shown = sent[:1].expand(at_once, -1).to(_OWN), torch.zeros(at_once, len(own), dtype=_OWN)
+    # A mean is divided by the number of rows of its batch; of a sum that number is not known.
+    whole = behind.unique().tolist()
+    counts = [int(size) for size in whole] if all(size % 1 == 0 for size in whole) and whole != [1.0] else ()
+    run = followed(as_client, *shown, rows=counts or ([1] if len(sent) == 1 else ()))
     nearest = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
     true = torch.stack([one[at] for one, at in zip(own, nearest, strict=True)], 1)
     _check_single(as_client, run, at_once, (sent, true), own, int(behind.max()))
     low, high = torch.full((2, *cells.shape), torch.inf).double()
     fitting, chance = torch.zeros(2, records).double()
+    placebos = torch.zeros(records, sent.shape[1] + 1, len(PLACEBOS)).double()
     for start in range(0, records * every, at_once):
         at = torch.arange(start, start + at_once).clamp(max=records * every - 1)
         r, rest, codes = at // every, at % every, []
@@ -147,20 +164,30 @@ def _certify(
             rest = rest // size
         private = torch.stack([one[code] for one, code in zip(own, codes, strict=True)], 1)
         outputs, slopes = run(sent[r], private)
-        least, most = _factors(outputs, slopes, returned[r], behind[r], declared)
+        least, most, expected = _factors(outputs, slopes, returned[r], behind[r], declared)
         fits = ((least <= 1) & (most >= 1)).any(1)
-        by_chance = ((most.clamp(max=2) - least.clamp(min=0.5)).clamp(min=0) / 1.5).sum(1)
         new = torch.arange(start, start + at_once) < records * every
         fitting.index_add_(0, r, (fits & new).double())
-        chance.index_add_(0, r, torch.where(fits | ~new, 0.0, by_chance))
+        often = ((most.clamp(max=2) - least.clamp(min=0.5)).clamp(min=0) / 1.5).sum(1)
+        chance.index_add_(0, r, torch.where(fits | ~new, 0.0, often))
+        placebos.index_add_(0, r, expected.masked_fill((fits | ~new)[:, None, None], 0.0))
         here = torch.stack([one[code] for one, code in zip(values, codes, strict=True)], 1)[fits]
         low.scatter_reduce_(0, r[fits, None].expand_as(here), here, "amin")
         high.scatter_reduce_(0, r[fits, None].expand_as(here), -here, "amin")
-    informative = (chance <= _CHANCE) & (returned.abs() > _LEAST).any(1)
+    if declared.head == "regression":
+        # Every factor will do, so that messages with an entry moved are the wrong ones.
+        chance = placebos[..., 0].amax(1)
+    least_power = _CHANCE_OF_DIRECTION if declared.head == "regression" else _CHANCE
+    nonzero = (returned.abs() > _LEAST).any(1)
+    informative = (chance <= least_power) & nonzero
     tolerance = torch.tensor([0.0 if c.categories is not None else c.tolerance for c in declared.columns]).double()
     proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
-    replayed = (fitting > 0).double().masked_fill(~informative, torch.nan)
-    return _judged(proved, replayed, _conditions(declared, every))
+    # What nothing replays speaks against the declaration, however often a wrong message would be replayed.
+    replayed = (fitting > 0).double().masked_fill(~nonzero | (~informative & (fitting > 0)), torch.nan)
+    judged = _judged(proved, replayed, _conditions(declared, every))
+    if judged.doubt is None and by_chance(placebos[informative], fitting[informative] > 0):
+        return replace(judged, cells=torch.zeros_like(proved), doubt=_REPLAYED_BY_CHANCE)
+    return judged
 
 
 def _check_client(
@@ -227,9 +254,12 @@ def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 def _factors(
     outputs: Ball, slopes: Ball, returned: Tensor, behind: Tensor, declared: Declaration
-) -> tuple[Tensor, Tensor]:
-    """Return between which factors of the received message a configuration's gradient lies, for each label."""
-    ends = []
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return between which factors of the received message a configuration's gradient lies, for each label.
+
+    With it, how often placebos of the message would be replayed by any label (row, kind, size of the move).
+    """
+    ends, expected = [], torch.zeros(len(returned), returned.shape[1] + 1, len(PLACEBOS)).double()
     number = declared.head == "regression"
     one = Ball(torch.ones_like(outputs.mid), outputs.rad * 0), outputs.rad * 0
     for error, _ in [one] if number else errors_at(declared, outputs):
@@ -246,8 +276,10 @@ def _factors(
         both = torch.stack([(middle - reach) / returned, (middle + reach) / returned])
         small = returned.abs() <= _LEAST
         both = torch.where(small, torch.tensor([-math.inf, math.inf]).double()[:, None, None], both)
-        least, most = both.amin(0).amax(1), both.amax(0).amin(1)
+        between = both.amin(0), both.amax(0)
+        least, most = between[0].amax(1), between[1].amin(1)
         off = least > most
+        expected[:, 1:] += moved_entries(middle - reach, middle + reach, returned, between, number)
         if number:
             # Behind a small error, more is lost than behind the 1 that was taken here.
             off &= returned.abs().amax(1) >= SEED * middle.abs().amax(1)
@@ -255,8 +287,10 @@ def _factors(
             least, most = torch.ones_like(least), torch.ones_like(most)
         else:
             off |= (small & (middle.abs() > reach + _LEAST)).any(1)
-        ends.append((least.masked_fill(off, math.inf), most.masked_fill(off, -math.inf)))
-    return torch.stack([one for one, _ in ends], 1), torch.stack([one for _, one in ends], 1)
+        else_none = least.masked_fill(off, math.inf), most.masked_fill(off, -math.inf)
+        expected[:, 0] += 0.0 if number else moved_wholes(*else_none)
+        ends.append(else_none)
+    return torch.stack([one for one, _ in ends], 1), torch.stack([one for _, one in ends], 1), expected
 
 
 def _conditions(declared: Declaration, every: int) -> tuple[str, ...]:

@@ -24,10 +24,21 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_cells, states, steady
+from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
 from seepage.kernel.intervals import Boxes, everything, single_rows
 from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
-from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified, Declaration, RefusedError, nothing
+from seepage.kernel.statement import (
+    ROUNDINGS,
+    SAME,
+    SMALLEST,
+    UNIT,
+    Certified,
+    Declaration,
+    RefusedError,
+    nothing,
+    refused,
+)
 
 # Longest axes of what numbers may be that are cut into pieces.
 _AXES = 2
@@ -37,6 +48,7 @@ _COARSE = 1e-3
 _ROUNDED = 1e-2
 # Times that bounds are had anew from what is left, as long as the span becomes that much sharper.
 _PASSES, _GAIN = 5, 0.7
+_ROWS_IN_HALVES = "all numbers that are proved lie on a grid of 16 bits, as those of rows that a client holds so"
 # What proofs that hold only in part are given.
 _GROWN, _ALONE = 2.0, "errors of different records at a layer are linearly independent, or too small to be seen"
 
@@ -231,13 +243,6 @@ def _blurs(
     return blurs
 
 
-def coarse(message: Mapping[str, Tensor]) -> bool:
-    """Return whether all numbers of a message lie on a coarser grid than single precision."""
-    bits = torch.cat([part.detach().float().flatten() for part in message.values()])
-    bits = bits[bits != 0].view(torch.int32)
-    return len(bits) >= 16 and not bool((bits & 0xFF).any())
-
-
 def certify(
     module: nn.Module, parameters: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration,
     cells: Tensor, labels: Tensor,
@@ -255,9 +260,10 @@ def certify(
     try:
         return _certify(module, parameters, message, declared, cells.double(), labels.double())
     except RefusedError as why:
-        return nothing(len(cells), len(declared.columns), str(why))
+        return refused(cells, getattr(declared, "columns", ()), str(why))
     except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
-        return nothing(len(cells), len(declared.columns), f"the network cannot be followed ({type(error).__name__})")
+        why = f"the network cannot be followed ({type(error).__name__})"
+        return refused(cells, getattr(declared, "columns", ()), why)
 
 
 def _check(
@@ -268,8 +274,18 @@ def _check(
     shapes = [{name: part.shape for name, part in held.items()} for held in (message, parameters)]
     if not message or shapes[0] != shapes[1]:
         raise RefusedError("the message has not one tensor for each parameter")
-    if not all(bool(part.isfinite().all()) for part in message.values()):
+    if not all(bool(part.isfinite().all()) for held in (message, parameters) for part in held.values()):
         raise RefusedError("the records do not replay numbers that are not finite")
+    kinds = {part.dtype for held in (message, parameters) for part in held.values()} - {torch.float32, torch.float64}
+    if kinds:
+        raise RefusedError(f"the message or the parameters are in {kinds.pop()}, for which there is no rule")
+    numbers = (declared.records, declared.steps, declared.rate or 1.0, *declared.target)
+    if declared.records < 1 or declared.steps < 1 or not all(map(math.isfinite, numbers)) or declared.rate == 0:
+        raise RefusedError("the declared number of records or steps, rate or target is none")
+    for column in declared.columns:
+        sizes = (*column.mean, *column.scale, column.low, column.high, column.tolerance)
+        if not all(map(math.isfinite, sizes)) or not all(column.scale) or not column.low <= column.high:
+            raise RefusedError(f"the encoding or bounds of the column {column.name} are no numbers, or in no order")
     if cells.shape != (declared.records, len(declared.columns)) or labels.shape != cells.shape[:1]:
         raise RefusedError("the records have not one cell for each declared column, and a label")
     for column, values in zip(declared.columns, cells.unbind(1), strict=True):
@@ -291,23 +307,23 @@ def _certify(
     if declared.defense != "none" or declared.precision != "float32":
         changed = declared.precision if declared.defense == "none" else declared.defense
         raise RefusedError(f"the message went through {changed}, for which there is no rule")
-    if any(coarse(part) for part in (message, *({name: part} for name, part in message.items()))):
-        raise RefusedError(
-            "all numbers of the message, or of a part of it, lie on a coarser grid than the declared single precision"
-        )
     if len(cells) != declared.records:
         raise RefusedError(f"{len(cells)} of {declared.records} records were read, so that none can be replayed")
     _check(parameters, message, declared, cells, labels)
+    if coarse(message) or coarse_parts(message) if declared.rate is None else coarse_change(message, parameters):
+        raise RefusedError(
+            "all numbers of the message, or of a part of it, lie on a coarser grid than the declared single precision"
+        )
     check_hooks(module)
     try:
         module, whole = copy.deepcopy(module).double(), everything(declared)
     except RuntimeError as error:
         raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
     at = {name: part.detach().double() for name, part in parameters.items()}
-    fixed, grown, drift, steps = [], 1.0, dict[str, Tensor](), steady(module, at, declared)
+    fixed, grown, drift, graph = [], 1.0, dict[str, Tensor](), steady(module, at, declared)
     rows = declared.rows(cells)
     check_rows(module, at, declared, rows)
-    bounds_of = functools.partial(bounded, module, at, declared, steps=steps)
+    bounds_of = functools.partial(bounded, module, at, declared, graph=graph)
     try:
         drift = largest_drift(lambda moved: bounds_of(moved, whole), at, declared)
     except RefusedError:
@@ -378,7 +394,7 @@ def _certify(
             break
     if found is None or not fixed:
         return found or nothing(len(cells), len(declared.columns))
-    return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed))
+    return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed), found.doubt)
 
 
 def _named(
@@ -392,9 +408,29 @@ def _named(
     far = far.masked_fill((boxes.codes[:, None] != codes[None]).any(2), torch.inf)
     group = torch.where(far.amin(1) < torch.inf, far.argmin(1), -1)
     proved = torch.zeros(cells.shape, dtype=torch.bool)
-    for i in _present(errors[:, span.alive], span, design, boxes, group, off):
+    present = _present(errors[:, span.alive], span, design, boxes, group, off)
+    tolerance, layout = declared.of("tolerance") * (1 + SAME), declared.layout
+    low_ends, high_ends, far = [], [], []
+    for i in present:
         here = boxes.some(group == i)
-        off = ((here.center - own[i]).abs() + here.reach).amax(0) * size
-        off = torch.where(size > 0, off, (cells[i, place] - low).abs())
-        proved[i, ~place], proved[i, place] = True, off <= declared.of("tolerance") * (1 + SAME)
+        away = ((here.center - own[i]).abs() + here.reach).amax(0) * size
+        far.append(torch.where(size > 0, away, (cells[i, place] - low).abs()))
+        proved[i, ~place], proved[i, place] = True, far[-1] <= tolerance
+        rows, values = here.encoded(declared), low + here.center * layout.span
+        blur = here.reach * layout.span + ROUNDINGS * UNIT * (values.abs() + here.reach * layout.span)
+        for ends, side in ((low_ends, -1), (high_ends, 1)):
+            ends.append([values + side * blur, (rows.mid + side * rows.rad)[:, layout.number]])
+    if not present or not bool(place.any()):
+        return Certified(proved, torch.zeros_like(proved), declared.describe())
+    lows, highs = ([torch.stack([pick(one[k], 0) for one in ends]) for k in range(2)] for ends, pick in
+                   ((low_ends, torch.amin), (high_ends, torch.amax)))  # fmt: skip
+    units = torch.ones_like(size), layout.scale[layout.number].abs()
+    ranges = [NumberRange(*one) for one in zip(lows, highs, units, strict=True)]
+    doubted, silent = coarse_rows(
+        ranges, torch.stack(far), tolerance.masked_fill(size == 0, math.inf), declared.of("integer") > 0
+    )
+    if silent:
+        return nothing(len(cells), cells.shape[1], _ROWS_IN_HALVES)
+    at = torch.tensor(present)
+    proved[at[:, None], place.nonzero()[:, 0]] &= ~doubted
     return Certified(proved, torch.zeros_like(proved), declared.describe())

@@ -76,7 +76,7 @@ def choices(design: Design, outside: Tensor, within: float) -> Tensor:
     open_ = [torch.arange(len(part)) for part in parts]
     count = 0
     while count != (count := sum(map(len, open_))):
-        open_ = [open_[c][far <= within] for c, far in enumerate(_apart(base, parts, open_, numbers))]
+        open_ = [open_[c][~(far > within)] for c, far in enumerate(_apart(base, parts, open_, numbers))]
         if not all(map(len, open_)):
             raise RefusedError("no row of the declared columns lies in what the message spans")
     order = sorted(range(len(parts)), key=lambda c: -len(open_[c]))
@@ -94,7 +94,8 @@ def choices(design: Design, outside: Tensor, within: float) -> Tensor:
             raise RefusedError("too many combinations of categories fit for all to be tried")
         here = start @ frame + sum((steps[j][nodes[:, j]] for j in range(depth)), torch.zeros(len(nodes), 1))
         sizes = squares[:, None] + (here[:, None] + steps[depth]).square().sum(2)
-        kept = (sizes <= within**2).nonzero()
+        # What is not finite excludes nothing.
+        kept = (~(sizes > within**2)).nonzero()
         nodes, squares = torch.cat([nodes[kept[:, 0]], kept[:, 1:]], 1), sizes[kept[:, 0], kept[:, 1]]
     found = torch.empty(len(nodes), len(parts), dtype=torch.long)
     for depth, c in enumerate(order):
@@ -109,7 +110,9 @@ def most_boxes(declared: Declaration) -> int:
 
 def _clipped(declared: Declaration, codes: Tensor, low: Tensor, high: Tensor) -> tuple[Boxes, Tensor]:
     """Return boxes within the bounds of numbers, whole ones at whole numbers, and which of them hold a row."""
-    low, high = low.clamp(min=0.0), high.clamp(max=1.0)
+    # What is not finite is no bound.
+    low = torch.where(low.isfinite(), low, 0.0).clamp(min=0.0)
+    high = torch.where(high.isfinite(), high, 1.0).clamp(max=1.0)
     for k, column in enumerate(declared.numbers):
         span = column.high - column.low
         if column.integer and span:

@@ -75,6 +75,30 @@ class Certified:
         return Certified(cells, given, self.conditions, self.fixed, self.doubt, self.replayed)
 
 
+def refused(cells: object, columns: object, doubt: str) -> Certified:
+    """Return that no cell of a witness of any form is certified, and the reason."""
+    sizes = [len(one) if isinstance(one, (list, tuple)) else 0 for one in (cells, columns)]
+    if isinstance(cells, Tensor) and cells.dim():
+        sizes[0] = len(cells)
+    return nothing(sizes[0], sizes[1], doubt)
+
+
+def as_numbers(thing: object, what: str, shape: tuple[int | None, ...], most: float = torch.inf) -> Tensor:
+    """Return a tensor of a shape in double precision; refuse what has another form, or is not finite and below a size.
+
+    None stands for any number of entries.
+    """
+    if not isinstance(thing, Tensor) or thing.is_complex() or thing.layout != torch.strided:
+        raise RefusedError(f"{what} is no tensor of numbers")
+    if thing.dim() != len(shape) or any(n not in (None, m) for n, m in zip(shape, thing.shape, strict=True)):
+        wanted = " x ".join("any" if n is None else str(n) for n in shape)
+        raise RefusedError(f"{what} has the shape {tuple(thing.shape)}, not {wanted}")
+    found = thing.detach().to("cpu", torch.float64)
+    if not bool((found.abs() < most).all()):
+        raise RefusedError(f"{what} has an entry that is no number, or too large")
+    return found
+
+
 def nothing(records: int, columns: int, doubt: str | None = None) -> Certified:
     """Return that no cell is certified, and the reason."""
     none = torch.zeros(records, columns, dtype=torch.bool)

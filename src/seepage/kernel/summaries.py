@@ -11,6 +11,7 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import NamedTuple
 
 from seepage.kernel.statement import RefusedError
@@ -213,6 +214,17 @@ def _multiples(numbers: Sequence[float], step: float) -> bool:
     return all(abs(x / step - round(x / step)) <= 1e-6 * (1 + abs(x / step) * 1e-9) for x in numbers)
 
 
+def check_form(own: Summary, most: float) -> None:
+    """Refuse figures, numbers or options that are no finite numbers below a size."""
+    figures = (own.mean, own.total, own.squares, own.variance, own.deviation)
+    shares, cuts = [share for share, _ in own.quantiles], [cut for _, cut in own.quantiles]
+    numbers = [*own.values, *(x for x in figures if x is not None), *shares, *cuts, own.centre, own.rounded]
+    if not own.values or any(not abs(float(x)) < most for x in numbers):
+        raise RefusedError("a published figure is no number, or too large")
+    if not all(isinstance(n, Integral) for n in (own.records, own.freedom)) or min(own.records, own.rounded) < 0:
+        raise RefusedError("figures are of no number of records, or rounded to what is no number")
+
+
 def sums_of(after: Summary, before: Summary | None) -> Iterator[tuple[list[float], float, float]]:
     """Yield numbers a level, with bounds of their sum over the records of a group that the first run is without.
 
@@ -226,6 +238,13 @@ def sums_of(after: Summary, before: Summary | None) -> Iterator[tuple[list[float
     if count < 0 or first.records < 0 or min(after.rounded, first.rounded) < 0:
         raise RefusedError("a group of the second run has fewer records than the first, or a rounding is below 0")
     yield [1.0] * len(after.values), float(count), float(count)
+    # What overflows says nothing.
+    for weights, low, high in _figures_of(after, first, count):
+        if all(map(math.isfinite, (low, high, *weights))):
+            yield weights, low, high
+
+
+def _figures_of(after: Summary, first: Summary, count: int) -> Iterator[tuple[list[float], float, float]]:
     totals, others = after.totals, first.totals
     if totals is not None and others is not None:
         yield list(after.values), totals[0] - others[1], totals[1] - others[0]
@@ -259,7 +278,9 @@ def most_of(after: Summary, before: Summary | None) -> list[float]:
         blur = 1e-9 * (1 + count) * max(abs(least), abs(largest))
         for level, weight in enumerate(weights):
             if weight > least:
-                most[level] = min(most[level], (high + blur - count * least) / (weight - least))
+                bound = (high + blur - count * least) / (weight - least)
+                most[level] = min(most[level], bound if math.isfinite(bound) else math.inf)
             if weight < largest:
-                most[level] = min(most[level], (count * largest - low + blur) / (largest - weight))
+                bound = (count * largest - low + blur) / (largest - weight)
+                most[level] = min(most[level], bound if math.isfinite(bound) else math.inf)
     return [max(0.0, min(own, count)) for own in most]

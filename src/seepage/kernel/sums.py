@@ -14,8 +14,18 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from seepage.kernel.gradients import coarse
-from seepage.kernel.statement import ROUNDINGS, SAME, UNIT, Certified, EncodedColumn, RefusedError, nothing
+from seepage.kernel.doubts import coarse
+from seepage.kernel.statement import (
+    HUGE,
+    ROUNDINGS,
+    SAME,
+    UNIT,
+    Certified,
+    EncodedColumn,
+    RefusedError,
+    as_numbers,
+    refused,
+)
 
 # Effort: choices that are tried for one bin, readings of a bin side by side, columns whose bins are read, and paths of
 # equations that are solved again for a single value; open paths of a node whose choices are tried.
@@ -81,22 +91,40 @@ def certify_sums(sent: Sums, cells: Tensor, labels: Tensor, nodes: Tensor) -> Ce
     try:
         if sent.defense != "none":
             raise RefusedError(f"no rule holds under the defense {sent.defense}")
+        _check_form(sent, cells, labels, nodes)
         if coarse({str(t): tree.sums for t, tree in enumerate(sent.trees)}):
             raise RefusedError("the sums lie on a coarser grid than single precision")
         paths = [(float(y), *map(int, row)) for y, row in zip(labels.tolist(), nodes.tolist(), strict=True)]
         system = _WholeNumbers(_Bins(sent), Counter(paths))
         settled, exact = system.columns(cells.double(), torch.tensor([system.kinds[path] for path in paths]))
     except RefusedError as why:
-        return nothing(len(cells), len(sent.columns), str(why))
+        return refused(cells, getattr(sent, "columns", ()), str(why))
     except Exception as error:  # Numbers from outside may be of any form.
         why = f"the sums or records are of another form than declared ({type(error).__name__})"
-        return nothing(len(cells), len(sent.columns), why)
+        return refused(cells, getattr(sent, "columns", ()), why)
     proved = exact & settled.all(1, keepdim=True)
     return Certified(proved, torch.zeros_like(proved), (
         f"The message is sums over exactly {sent.records} records, each counted once: derivatives of {sent.objective} "
         f"in single precision with {ROUNDINGS:g} roundings, added in double precision; no defense changed it.",
         "Every value lies in the declared bins, and every party adds the declared leaves to its margins in order.",
     ))  # fmt: skip
+
+
+def _check_form(sent: Sums, cells: Tensor, labels: Tensor, nodes: Tensor) -> None:
+    """Refuse sums, trees or a witness with what is no number, of another shape, or too large for single precision."""
+    as_numbers(cells, "the witness", (sent.records, len(sent.columns)))
+    as_numbers(labels, "the labels", (sent.records,), HUGE)
+    if bool((as_numbers(nodes, "the leaves", (sent.records, len(sent.trees))) % 1).any()):
+        raise RefusedError("a leaf has no number")
+    bins = sum(map(len, sent.ends))
+    for tree in sent.trees:
+        as_numbers(tree.sums, "the sums of a tree", (len(tree.place), bins, 2), HUGE)
+        if not all(abs(x) < HUGE for x in tree.condition):
+            raise RefusedError("a tree has a condition or value that is no number, or too large")
+    if not all(abs(x) < HUGE for x in sent.start):
+        raise RefusedError("a margin before the first tree is no number, or too large")
+    if any(not a < b for ends in sent.ends for a, b in itertools.pairwise(ends)) or math.nan in map(sum, sent.ends):
+        raise RefusedError("the ends of bins are not in their order")
 
 
 def _single(number: float) -> float:
@@ -470,8 +498,10 @@ class _WholeNumbers:
         fixed[some] = 0
         center = inverse @ (sums[:, which] - self.matrix @ fixed) + rest @ mid
         error = inverse.abs() @ self._bound(high[:, which]) + rest.abs() @ half
-        low[at] = torch.maximum(least, (center - error - SAME).ceil())
-        high[at] = torch.minimum(most, (center + error + SAME).floor())
+        # What is not finite says nothing.
+        known = center.isfinite() & error.isfinite()
+        low[at] = torch.where(known, torch.maximum(least, (center - error - SAME).ceil()), least)
+        high[at] = torch.where(known, torch.minimum(most, (center + error + SAME).floor()), most)
 
     def _by_node(self, low: Tensor, high: Tensor, sums: Tensor) -> None:
         """Narrow bounds to what all choices within a node with few open paths leave."""
