@@ -63,10 +63,10 @@ class _Trial(NamedTuple):
     @property
     def score(self) -> float:
         """What the records say for the form, less what its numbers cost."""
-        return float(_said(self.off).sum()) - self.cost
+        return float(_evidence(self.off).sum()) - self.cost
 
 
-def _said(off: Tensor) -> Tensor:
+def _evidence(off: Tensor) -> Tensor:
     return (_WIDEST / off.clamp(min=_FINEST)).clamp(min=1.0).log()
 
 
@@ -190,11 +190,11 @@ def _mode(logs: Float[Tensor, "record label"]) -> tuple[float, Tensor]:
     def off(values: Tensor) -> Tensor:
         return (logs[None] - values[:, None, None]).abs().nan_to_num(nan=torch.inf).amin(2)
 
-    middle = votes[_said(off(votes)).sum(1).argmax()]
+    middle = votes[_evidence(off(votes)).sum(1).argmax()]
     near = votes[(votes - middle).abs() < AGREES]
     both = torch.stack([middle, near.median()])
     apart = off(both)
-    best = int(_said(apart).sum(1).argmax())
+    best = int(_evidence(apart).sum(1).argmax())
     return float(both[best]), apart[best]
 
 

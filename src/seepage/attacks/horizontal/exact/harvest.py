@@ -90,14 +90,14 @@ class _Contradiction:
     """
 
     def __init__(self) -> None:
-        self.found = self.ended = False
+        self.clear = self.ended = False
         self._cells: list[Tensor] = []
 
     def shown(self, passing: _Passing, left: int) -> bool:
         """Take the candidates of a round; return whether to end the search under the declared form."""
         self._cells.append(passing.spanned)
         strangers = len(passing.spanned) - passing.explained
-        self.found |= strangers > passing.explained or passing.copies > left
+        self.clear |= strangers > passing.explained or passing.copies > left
         self.ended = strangers >= max(_STRANGERS, 2 * passing.explained) or (
             passing.copies > left and passing.explained > 1
         )
@@ -140,7 +140,7 @@ class Harvester(RecordHarvester):
         harvest = self._read(gradient, seed, contradiction)
         if harvest.complete:
             return harvest
-        if not contradiction.found or gradient.head == "regression":
+        if not contradiction.clear or gradient.head == "regression":
             return harvest
         gradient.refit(None)
         fitted = self._form(gradient, contradiction.cells(self._starts))
@@ -178,8 +178,8 @@ class Harvester(RecordHarvester):
         gradient.left = left
         if not usable or not len(rows):
             return None
-        found = [gradient.evidence(at, spans[at], rows) for at in usable]
-        evidence = min(found, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
+        by_layer = [gradient.evidence(at, spans[at], rows) for at in usable]
+        evidence = min(by_layer, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
         return fitted_form(gradient.head, evidence.outputs, evidence.errors, gradient.declared, gradient.records)
 
     def _read(self, gradient: Gradient, seed: int, contradiction: _Contradiction | None) -> Harvest:
