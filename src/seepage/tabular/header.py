@@ -81,7 +81,7 @@ def _shaped_alike(name: str, cells: Sequence[str]) -> bool:
     return 10 * sum(_DIGITS.sub("0", cell) == form for cell in cells) >= 9 * len(cells)
 
 
-def _counts_up(values: Sequence[float]) -> bool:
+def _counts_up(values: Sequence[float | int]) -> bool:
     steps = {second - first for first, second in pairwise(values)}
     years = all(_YEARS[0] <= value <= _YEARS[1] for value in values)
     if any(step <= 0 for step in steps):

@@ -813,10 +813,10 @@ def _stand_ins(values: np.ndarray, counts: np.ndarray) -> list[str]:
     low, high = 0, len(values) - 1
     while high - low > 2:
         inner_low, inner_high = values[low + 1 : high + 1], values[low:high]
-        if _stands_in(values[low], counts[low], inner_low):
+        if _stands_in(float(values[low]), int(counts[low]), inner_low):
             cells[f"{values[low]:g}"] = int(counts[low])
             low += 1
-        elif _stands_in(values[high], counts[high], inner_high):
+        elif _stands_in(float(values[high]), int(counts[high]), inner_high):
             cells[f"{values[high]:g}"] = int(counts[high])
             high -= 1
         else:
