@@ -58,6 +58,7 @@ baselines: mode
 metrics: [accuracy, rmse]
 labels: true
 dropout: off
+loss: {reduction: sum, weights: [1, 9]}
 batch_statistics: granted
 profile: faithful
 restarts: 4
@@ -94,6 +95,7 @@ def test_every_key_reaches_its_field() -> None:
         metrics=["accuracy", "rmse"],
         labels="true",
         dropout="off",
+        loss={"reduction": "sum", "weights": (1.0, 9.0)},
         batch_statistics="granted",
         profile="faithful",
         restarts=4,
