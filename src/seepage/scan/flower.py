@@ -168,7 +168,15 @@ def _messages(
     what = "trees of each round" if trees else "weights after local training"
     content = f"{what}, every round ({', '.join(seen) if seen else 'strategy unknown'})"
     messages = [
-        LeavingMessage("client", "server", content, tuple(guards.listed), tuple(unknown), audit, tuple(guards.missing))
+        LeavingMessage(
+            "client",
+            "server",
+            content,
+            tuple(guards.listed),
+            tuple(dict.fromkeys(unknown)),
+            audit,
+            tuple(guards.missing),
+        )
     ]
     handlers = _handlers(sources, apps)
     replies = [place for kind, place in handlers if kind in ("train", "fit", "evaluate")]

@@ -160,7 +160,9 @@ def _covers(tasks: object, task: str) -> bool:
 def _follow(sources: Sources, source: ReadSource, call: ast.Call, job: _Job, depth: int = 0) -> None:
     """Read what is done with a job, by the name that it is assigned to."""
     for use in sources.uses(source, call) or []:
-        if sources.symbol(source, use).node is not call:
+        symbol = sources.symbol(source, use)
+        # Of jobs that a condition chooses from, each has what is added to the chosen.
+        if symbol.node is not call and not (symbol.kind == "unknown" and sources.may_be(source, use, call)):
             job.unknown.append(f"{clean(use.id)} at {sources.place((source, use))} may be another job")
             continue
         _read_use(sources, source, use, job, depth)

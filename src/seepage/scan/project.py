@@ -15,8 +15,8 @@ from seepage.text import clean
 
 NO_AUDIT = "no audit of seepage answers for it"
 
-# Files that are read at most, and their largest size in bytes.
-_MOST_FILES, _LARGEST = 2_000, 2_000_000
+# Files that are read at most, and their largest size in bytes: of settings, and of source, which takes longer.
+_MOST_FILES, _LARGEST, _LARGEST_SOURCE = 2_000, 2_000_000, 500_000
 _READ = {".py", ".json", ".conf", ".yml", ".yaml", ".toml", ".ipynb"}
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
 
@@ -98,9 +98,10 @@ def files_below(folder: Path) -> list[Path]:
 def bytes_of(path: Path) -> bytes:
     """Return the content of a file."""
     try:
-        if path.stat().st_size > _LARGEST:
+        largest = _LARGEST_SOURCE if path.suffix == ".py" else _LARGEST
+        if path.stat().st_size > largest:
             raise BadInputError(
-                f"{clean(path, 200)!r} has more than {_LARGEST:,} bytes, more than settings or source have; move it "
+                f"{clean(path, 200)!r} has more than {largest:,} bytes, more than settings or source have; move it "
                 "out of the folder."
             )
         return path.read_bytes()
