@@ -180,7 +180,7 @@ MORE = f"from flwr.clientapp.mod import LocalDpMod\nMODS = [{GUARD}]\n"
         f"LocalDpMod = print; app = ClientApp(mods=[{GUARD}])",
         f"app = ClientApp(mods=[{GUARD}])\napp = ClientApp()",
         f"app = ClientApp(mods=[{GUARD}])\ndef f():\n  global app\n  app = ClientApp()\nf()",
-        f"def f():\n  d = {GUARD}\n  def g():\n    nonlocal d\n    d = 0\n  g()\n  return ClientApp(mods=[d])\napp = f()",
+        f"def f():\n  d = {GUARD}\n  def g():\n    nonlocal d\n    d = 0\n  g()\n  return ClientApp(mods=[d])\napp=f()",
         f"globals()['LocalDpMod'] = print\napp = ClientApp(mods=[{GUARD}])",
         f"exec('LocalDpMod = print')\napp = ClientApp(mods=[{GUARD}])",
         # Objects and modules whose content is changed.

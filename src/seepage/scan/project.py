@@ -18,6 +18,7 @@ NO_AUDIT = "no audit of seepage answers for it"
 # Files that are read at most, and their largest size in bytes: of settings, and of source, which takes longer.
 _MOST_FILES, _LARGEST, _LARGEST_SOURCE = 2_000, 2_000_000, 500_000
 _READ = {".py", ".json", ".conf", ".yml", ".yaml", ".toml", ".ipynb"}
+_OF_ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
 
 
@@ -140,6 +141,23 @@ def settings_in(path: Path) -> Mapping[str, object]:
             f"{clean(path, 200)!r} holds no settings by name, but a {type(content).__name__}; mend it, or move it away."
         )
     return content
+
+
+def settings_or_note(path: Path, folder: Path, unread: list[str]) -> Mapping[str, object]:
+    """Return the settings in a file; nothing, and a note, where it cannot be understood."""
+    try:
+        return settings_in(path)
+    except BadInputError as error:
+        unread.append(f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200)}")
+        return {}
+
+
+def root_of(path: Path, folder: Path) -> Path:
+    """Return the folder of the project of a source file: the nearest one above that says how it is installed."""
+    for above in path.parents:
+        if above == folder or any((above / name).is_file() for name in _OF_ROOT):
+            return above
+    return folder
 
 
 def mapping(value: object) -> Mapping[str, object]:
