@@ -68,7 +68,7 @@ class Sources:
         listed = [path for path in files if path.suffix == ".py"]
         read = [read_source(path, programs) for path in listed]
         self.sources = [of for of in read if isinstance(of, ReadSource)]
-        self.unread = [clean(of, 200) for of in read if isinstance(of, str)]
+        self.unread = [clean(of, 200).rstrip(".") for of in read if isinstance(of, str)]
         self._modules = {of.path: of for of in self.sources}
         self._paths = set(listed)
         self._folders = {above for path in listed for above in path.parents if above.is_relative_to(folder)}

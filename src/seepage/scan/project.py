@@ -148,7 +148,9 @@ def settings_or_note(path: Path, folder: Path, unread: list[str]) -> Mapping[str
     try:
         return settings_in(path)
     except BadInputError as error:
-        unread.append(f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200)}")
+        unread.append(
+            f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200).rstrip('.')}"
+        )
         return {}
 
 
