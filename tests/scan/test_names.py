@@ -157,3 +157,84 @@ def test_hocon_of_jobs_is_what_the_specification_says() -> None:
     for wrong in ("a = [", "a", "a = {b = 1", "[1]", "a = " + "[" * 5000, 'include "x"'):
         with pytest.raises(ValueError, match=r"expected|nested|includes"):
             parsed_hocon(wrong)
+
+
+MORE = f"from flwr.clientapp.mod import LocalDpMod\nMODS = [{GUARD}]\n"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        # What a ``try`` did not come to, or an error left.
+        f"try:\n  app = ClientApp(mods=[{GUARD}])\nexcept OSError:\n  app = ClientApp()",
+        f"m = []\ntry:\n  import privacy\n  m.append({GUARD})\nexcept ImportError:\n  pass\napp = ClientApp(mods=m)",
+        f"try:\n  import privacy\nexcept ImportError:\n  app = ClientApp()\nelse:\n  app = ClientApp(mods=[{GUARD}])",
+        f"m = []\nwith suppress(OSError):\n  m.append({GUARD})\napp = ClientApp(mods=m)",
+        # Functions that may return something else, or later.
+        f"def chosen():\n  if input(): return\n  return [{GUARD}]\napp = ClientApp(mods=chosen())",
+        f"def chosen():\n  yield 1\n  return [{GUARD}]\napp = ClientApp(mods=list(chosen()))",
+        f"async def chosen():\n  return [{GUARD}]\napp = ClientApp(mods=chosen())",
+        # Names that are bound anew, in places that are easily overlooked.
+        f"with open('x') as LocalDpMod: pass\napp = ClientApp(mods=[{GUARD}])",
+        f"match x:\n  case {{**LocalDpMod}}: pass\napp = ClientApp(mods=[{GUARD}])",
+        f"LocalDpMod = print; app = ClientApp(mods=[{GUARD}])",
+        f"app = ClientApp(mods=[{GUARD}])\napp = ClientApp()",
+        f"app = ClientApp(mods=[{GUARD}])\ndef f():\n  global app\n  app = ClientApp()\nf()",
+        f"def f():\n  d = {GUARD}\n  def g():\n    nonlocal d\n    d = 0\n  g()\n  return ClientApp(mods=[d])\napp=f()",
+        f"globals()['LocalDpMod'] = print\napp = ClientApp(mods=[{GUARD}])",
+        f"exec('LocalDpMod = print')\napp = ClientApp(mods=[{GUARD}])",
+        # Objects and modules whose content is changed.
+        f"m = {GUARD}\nm.__dict__['epsilon'] = 1e9\napp = ClientApp(mods=[m])",
+        f"m = {GUARD}\nvars(m).update(epsilon=1e9)\napp = ClientApp(mods=[m])",
+        f"m = {GUARD}\nobject.__setattr__(m, 'epsilon', 1e9)\napp = ClientApp(mods=[m])",
+        f"type.__setattr__(LocalDpMod, '__call__', print)\napp = ClientApp(mods=[{GUARD}])",
+        f"import flwr.clientapp.mod as all\nvars(all)['LocalDpMod'] = 1\napp = ClientApp(mods=[all.{GUARD}])",
+        f"app = ClientApp(mods=[{GUARD}])\napp._mods.clear()",
+        # Lists that are changed by another name, by a function or by another file.
+        f"a = b = [{GUARD}]\nb.clear()\napp = ClientApp(mods=a)",
+        f"a = [{GUARD}]\nb = a\nb.clear()\napp = ClientApp(mods=a)",
+        f"m = [{GUARD}]\ndef strip(given): given.clear()\nstrip(m)\napp = ClientApp(mods=m)",
+        "import more\nmore.MODS.clear()\napp = ClientApp(mods=more.MODS)",
+        "import more\nmore.MODS = []\napp = ClientApp(mods=more.MODS)",
+        "from more import MODS\nimport strips\napp = ClientApp(mods=MODS)",
+        f"TYPE_CHECKING = True\napp = ClientApp(mods=[{GUARD}] if not TYPE_CHECKING else [])",
+    ],
+)
+def test_what_may_take_a_guard_away_takes_its_credit(tmp_path: Path, client: str) -> None:
+    strips = "import more\nmore.MODS.clear()\n"
+    more = {"privacy": "x = 1\n", "more": MORE, **({"strips": strips} if "strips" in client else {})}
+    update = app(tmp_path, f"{FRAMEWORK}{client}\n", **more).messages[0]
+    assert update.guards == ()
+    assert "--defense" not in update.audit
+
+
+def test_a_guard_under_an_import_that_may_fail_in_two_versions_counts(tmp_path: Path) -> None:
+    client = "from flwr.clientapp import ClientApp\ntry:\n  from flwr.clientapp.mod import LocalDpMod\n"
+    client += f"except ImportError:\n  from flwr.client.mod import LocalDpMod\napp = ClientApp(mods=[{GUARD}])\n"
+    assert len(app(tmp_path, client).messages[0].guards) == 1
+
+
+def test_a_job_that_a_condition_chooses_has_what_is_added_to_the_chosen(tmp_path: Path) -> None:
+    chosen = FED_JOB.replace(
+        'job = FedJob(name="j")', 'if input():\n  job = FedJob(name="j")\nelse:\n  job = FedJob(name="k")'
+    )
+    jobs = scan(written(tmp_path, {"job.py": chosen}))
+    assert [(job.name, len(job.messages[0].guards), job.understood) for job in jobs] == [
+        ("j", 1, "partly"),
+        ("k", 1, "partly"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        "x = 1\n" + "if x: pass\n" + "elif x: pass\n" * 20_000,
+        "x = " + "+".join(["1"] * 20_000),
+        "m = []\n" + "m = m + [None]\n" * 3_000 + "app = ClientApp(mods=m)",
+        "a.b(c)\n" * 100_000,
+    ],
+)
+def test_long_and_deep_source_is_left_with_its_reason(tmp_path: Path, client: str) -> None:
+    project = app(tmp_path, f"{FRAMEWORK}{client}\n")
+    assert project.understood == "partly"
+    assert not project.messages[0].guards

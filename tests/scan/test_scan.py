@@ -177,9 +177,42 @@ def test_encryption_and_a_sites_own_filters_are_read(tmp_path: Path) -> None:
     files = {**job([encrypted]), "site-1/local/privacy.json": {"scopes": [scope], "default_scope": "public"}}
     [project] = scan(written(tmp_path, files))
     train = only(project, "task train")
+    assert [guard.partition("(")[0] for guard in train.guards] == ["PercentilePrivacy"]
+    assert "no aggregator of nvflare.app_opt.he is seen at the server" in train.missing[0]
+    assert "aggregation" not in train.audit
+    server = files["app/config/config_fed_server.json"]
+    server["components"] = [
+        {"id": "a", "path": "nvflare.app_opt.he.intime_accumulate.HEInTimeAccumulateWeightedAggregator"}
+    ]
+    [project] = scan(written(tmp_path / "whole", files))
+    train = only(project, "task train")
     assert [guard.partition("(")[0] for guard in train.guards] == ["HEModelEncryptor", "PercentilePrivacy"]
     assert "aggregation:{clients: 2}" in train.audit
     assert "sent in the clear" in " ".join(train.unknown)
+
+
+def test_a_filter_of_one_site_or_scope_or_without_effect_is_no_guard(tmp_path: Path) -> None:
+    filters = [{"name": "PercentilePrivacy", "args": {"percentile": 90}}]
+    guarded = {"name": "public", "task_result_filters": filters}
+    bare = {"name": "research"}
+    one_site = {"scopes": [guarded], "default_scope": "public"}
+    cases = {
+        "default": ({"scopes": [guarded, bare], "default_scope": "public"}, one_site, 1),
+        "scope": ({"scopes": [guarded, bare]}, one_site, 0),
+        "site": ({"scopes": [bare], "default_scope": "research"}, one_site, 0),
+    }
+    for name, (first, second, expected) in cases.items():
+        files = {**job([]), "a/local/privacy.json": first, "b/local/privacy.json": second}
+        train = only(scan(written(tmp_path / name, files))[0], "task train")
+        assert len(train.guards) == expected
+        assert expected or "is not in all" in " ".join(train.unknown)
+    for args in ({"percentile": 120}, {"gamma": 0}):
+        path = "nvflare.app_common.filters.percentile_privacy.PercentilePrivacy"
+        [project] = scan(
+            written(tmp_path / f"idle-{len(args)}-{next(iter(args))}", job([{"path": path, "args": args}]))
+        )
+        train = only(project, "task train")
+        assert (train.guards, "does nothing with these arguments" in " ".join(train.unknown)) == ((), True)
 
 
 def test_jobs_in_other_forms_are_read(tmp_path: Path) -> None:
@@ -260,10 +293,90 @@ def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
         scan(written(tmp_path, {"pyproject.toml": "[project]\nname = 'x'\n"}))
     with pytest.raises(BadInputError, match="the folder of a project is expected"):
         scan(tmp_path / "pyproject.toml")
-    with pytest.raises(BadInputError, match="cannot be understood"):
-        scan(written(tmp_path / "b", {"pyproject.toml": "[tool.flwr"}))
-    with pytest.raises(BadInputError, match="cannot be understood"):
-        scan(written(tmp_path / "c", {"config_fed_client.json": "[" * 100_000}))
+
+
+def test_a_broken_file_is_said_and_hides_no_other_project(tmp_path: Path) -> None:
+    whole = {"c/pyproject.toml": PYPROJECT, "c/people/client_app.py": "", "c/people/server_app.py": ""}
+    broken = {
+        "a/pyproject.toml": "[tool.flwr",
+        "b/config_fed_client.json": "[" * 100_000,
+        "d/algorithm_store.json": "{",
+        "e/meta.json": "3",
+    }
+    by_name = {of.folder.name: of for of in scan(written(tmp_path, {**broken, **whole}))}
+    assert by_name["c"].framework == "Flower app"
+    assert "pyproject.toml cannot be understood" in by_name["a"].unread[0]
+    assert "algorithm_store.json cannot be understood" in " ".join(by_name["d"].unread)
+    assert [by_name[name].understood for name in "ad"] == ["nothing", "nothing"]
+    [job_alone] = scan(tmp_path / "b")
+    assert ("cannot be understood" in job_alone.unread[0], job_alone.understood) == (True, "nothing")
+
+
+OLDER = {
+    "server.py": "import flwr as fl\nfl.server.start_server(strategy=fl.server.strategy.FedAvg())\n",
+    "client.py": "import flwr as fl\nclass C(fl.client.NumPyClient):\n  def fit(self, p, c): return p, 1, {}\n"
+    "if __name__ == '__main__':\n  fl.client.start_client(server_address='x', client=C().to_client())\n",
+}
+
+
+def test_older_flower_apps_are_known_by_their_source(tmp_path: Path) -> None:
+    [project] = scan(written(tmp_path / "old", OLDER))
+    assert (project.framework, project.understood) == ("Flower app", "wholly")
+    assert project.messages[0].guards == ()
+    assert "Clients start by start_client at client.py:5, which takes no mods." in project.remarks
+    guarded = "from flwr.client import ClientApp\nfrom flwr.client.mod import LocalDpMod\n"
+    guarded += "app = ClientApp(mods=[LocalDpMod(1.0, 1.0, 2.0, 1e-5)])\n"
+    [project] = scan(written(tmp_path / "app", {**OLDER, "client.py": guarded}))
+    assert len(project.messages[0].guards) == 1
+    # Each folder that is installed by itself is a project.
+    two = {**{f"a/{n}": t for n, t in OLDER.items()}, **{f"b/{n}": t for n, t in OLDER.items()}}
+    two |= {"a/requirements.txt": "flwr", "b/requirements.txt": "flwr"}
+    assert [of.folder.name for of in scan(written(tmp_path / "two", two))] == ["a", "b"]
+    [project] = scan(written(tmp_path / "half", {"server.py": OLDER["server.py"]}))
+    assert "no ClientApp and no start of a client is seen" in project.unread
+    with pytest.raises(BadInputError, match="holds no project"):
+        scan(written(tmp_path / "none", {"a.py": "import flwr\nprint(flwr.__version__)\n"}))
+
+
+def test_mods_of_one_of_several_trainings_and_noise_of_none_are_no_guard(tmp_path: Path) -> None:
+    head = "from flwr.clientapp import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod\n"
+    one = "app = ClientApp()\n@app.train(mods=[LocalDpMod(1.0, 1.0, 2.0, 1e-5)])\ndef train(m, c): return m\n"
+    other = "@app.train('other')\ndef other(m, c): return m\n"
+    for name, client, guards, words in (
+        ("one", one, 1, ""),
+        ("two", one + other, 0, "only under a condition"),
+        ("zero", one.replace("1.0, 1.0", "1.0, 0.0"), 0, "adds no noise"),
+        ("open", one.replace("1.0, 1.0", "1.0, size"), 1, "how much noise it adds is set when it runs"),
+    ):
+        update = scan(written(tmp_path / name, {"client.py": head + client, "server.py": OLDER["server.py"]}))[
+            0
+        ].messages[0]
+        assert len(update.guards) == guards
+        assert words in " ".join(update.unknown)
+
+
+def test_a_vantage6_algorithm_without_a_store_is_known_by_its_decorators(tmp_path: Path) -> None:
+    four = "from vantage6.algorithm.tools.decorators import algorithm_client, data\n"
+    four += "@data(1)\ndef partial(df, group_cols): return 1\n@algorithm_client\ndef central(client): return 1\n"
+    four += "@data(1)\n@algorithm_client\ndef both(client, df): return 1\ndef helper(x): return x\n"
+    five = "from vantage6.algorithm.decorator.action import federated, preprocessing\n"
+    five += "from vantage6.algorithm.decorator.data import dataframe\n"
+    five += (
+        "@preprocessing\n@dataframe(1)\ndef clean(df): return df\n@federated\n@dataframe(1)\ndef part(df): return 1\n"
+    )
+    [project] = scan(written(tmp_path / "4", {"code/a.py": four}))
+    assert project.understood == "partly"
+    assert [only(project, f"of {name}(").sender for name in ("partial", "central", "both")] == [
+        "node",
+        "central part",
+        "node",
+    ]
+    assert "group_cols" in " ".join(only(project, "partial").unknown)
+    [project] = scan(written(tmp_path / "5", {"code/a.py": five}))
+    assert "clean(df) is preprocessing: its data frame stays at the node" in " ".join(project.remarks)
+    assert only(project, "of part(").sender == "node"
+    with pytest.raises(BadInputError, match="decorators"):
+        scan(written(tmp_path / "own", {"a.py": "# vantage6\nfrom mine import data\n@data(1)\ndef f(df): return 1\n"}))
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

@@ -29,11 +29,15 @@ CODED = (
     *("naics", "unspsc", "Gemeindekennziffer", "Fachabteilungsschlüssel", "KundenNr", "Kunden-Nr.", "artikelnummer"),
     *("hospital no", "WardNo", "telefono", "phone_number", "store", "county", "MemberID_t", "USUBJID", "cms_segid"),
     *("Unnamed: 0", "care_site_id", "customerid", "matricule", "gtin", "department", "num_dossier", "brand"),
+    *("PROD_CD", "store_nbr", "filialnr", "kod_pocztowy", "CODMUNRES", "puma10", "ubigeo", "Kreis", "census_tract"),
+    *("idcliente", "kuntanumero", "nr_klienta", "num_dni", "HHIDNUM", "MATNR", "STATEFIP", "okved", "matricula_aluno"),
 )
 MEASURED = (
     *("age", "Alter", "n_codes", "no_claims", "num_children", "nr_enfants", "zip_income", "id_age", "icd_count"),
     *("covid", "lipid", "paid", "acid", "hybrid", "steps", "balance", "price", "DaysInHospital", "visits_per_store"),
     *("visit_number", "education-num", "humidity", "steroid", "grid", "country_population", "Anzahl Nummern"),
+    *("income_by_zip", "avg_income_zip", "crime_per_district", "pop_city", "hospital_beds", "key_presses", "cd4"),
+    *("baseline_cd4", "code_reviews", "barcode_scans", "zip_km", "numero_hijos", "gdp", "Miete", "station_height_mm"),
 )
 
 
@@ -394,3 +398,9 @@ def test_another_site_is_told_all_that_does_not_fit_and_what_to_do_for_each() ->
     alone, inferred = own_table(second, target="ill", policy=Policy(missing="category"))
     assert inferred is not None
     assert any("'crp' (it is empty)" in note for note in alone.notes)
+
+
+def test_identifiers_that_all_look_like_days_are_no_dates() -> None:
+    days = [19_800_000 + 100 * (1 + row % 12) + 1 + row % 28 for row in range(ROWS)]
+    read = taken(people(member_no=days, DateKey=days, seen=days))
+    assert (read["member_no"], read["DateKey"], read["seen"]) == ("discrete", "continuous", "continuous")

@@ -43,11 +43,17 @@ HEADLESS = {
     "words": lambda i: f"{SECRET if not i else f'Ann {i}'},{ward(i)},{'mf'[i % 2]}",
     "decimal commas": lambda i: f'"{SECRET}","{i},5",ja',
     "amounts and dates": lambda i: f"{i * 13}.50,{1 + i % 28}/0{1 + i % 9}/2020",
+    "years": lambda i: f"{1980 + i * 7 % 31},{2004 + i * 3 % 11}",
+    "falling years": lambda i: f"{2004 + i * 3 % 11},{1980 + i * 7 % 31},{1930 + i * 5 % 41}",
+    "sorted numbers": lambda i: f"{900123 + i * 4},{5000 + i * 3},{i % 3}",
     "dates in digits": lambda i: f"20200{1 + i % 9}1{i % 9},{i % 7},{ward(i)}",
 }
 HEADERS = {
     "names over numbers": ("age,ward,ill", lambda i: f"{i},{ward(i)},{i % 2}"),
     "years": ("country,1990,1991,1992", lambda i: f"c{i},{i},{i * 2},{i % 7}"),
+    "falling years": ("country,1992,1991,1990", lambda i: f"c{i},{i},{i * 2},{i % 7}"),
+    "months": ("shop,202011,202012,202101", lambda i: f"s{i},{i * 991},{i * 37},{i % 7}"),
+    "wavelengths": ("400,402.5,405.3,411.8", lambda i: f"{i / 90:.3f},{i % 7 / 9:.3f},{i % 5 / 7:.3f},{i / 50:.3f}"),
     "a matrix": ("0,1,2,3", lambda i: f"{i},{i % 5},{i % 3},{i % 2}"),
     "days": ("shop,2020-01-01,2020-01-02,2020-01-03", lambda i: f"s{i},{i % 9},{i % 8},{i % 7}"),
     "words over words": ("ward,sex,ill", lambda i: f"{ward(i)},{'mf'[i % 2]},{('no', 'yes')[i % 2]}"),

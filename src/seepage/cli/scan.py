@@ -27,8 +27,9 @@ def scan(
 ) -> None:
     """List the messages that leave a party by the settings of a project, what guards them and which audit answers.
 
-    Reads Flower apps (pyproject.toml and source), NVFlare jobs (configurations, recipes and FedJob) and vantage6
-    algorithms and nodes (algorithm_store.json, source, node configuration). Nothing is run, and no data is needed.
+    Reads Flower apps (pyproject.toml and source, older ones by source alone), NVFlare jobs (configurations, recipes and
+    FedJob) and vantage6 algorithms and nodes (algorithm_store.json, source, node configuration). Nothing is run, and no
+    data is needed.
 
     NVFlare's recipes and FedJob are read from Python source, by its syntax. A project of which nothing is understood
     ends with status 4.

@@ -50,7 +50,9 @@ _OTHER_HALF = {
     "fixedclipping_mod": "DifferentialPrivacyClientSideFixedClipping is not seen to run",
     "adaptiveclipping_mod": "DifferentialPrivacyClientSideAdaptiveClipping is not seen to run",
 }
+_NO_NOISE = "adds no noise with these arguments"
 _APPS = ("flwr.client.", "flwr.clientapp.")
+_STARTS = ("start_client", "start_numpy_client", "start_simulation")
 _OF_MODS = ("flwr.client.mod.", "flwr.clientapp.mod.")
 _STRATEGIES = ("flwr.server.strategy.", "flwr.serverapp.strategy.")
 _PAGE = "docs/flower-settings.md says how its settings become a document"
@@ -66,23 +68,31 @@ def scan_flower(folder: Path, settings: Mapping[str, object], files: Iterable[Pa
     """
     flower = mapping(mapping(settings.get("tool")).get("flwr"))
     app = mapping(flower.get("app"))
-    sources = Sources(folder, files)
+    components = {clean(role): str(place) for role, place in mapping(app.get("components")).items()}
+    sources = Sources(folder, files, programs=not components)
     unread = list(sources.unread)
     unread += [
         f"{name} is a name of this folder's own files, so that nothing by it counts" for name in sources.shadowed
     ]
-    components = {clean(role): str(place) for role, place in mapping(app.get("components")).items()}
     apps = _client_apps(sources, components.get("clientapp"), unread)
     server = components.get("serverapp")
     if server and _file_of(sources, server) is None:
         unread.append(f"serverapp is {clean(server)}, which is not in this folder: what it does is unknown")
     remarks = []
+    if not components:
+        remarks.append(
+            "No [tool.flwr.app.components] of a pyproject.toml is here: which of the programs run is unknown."
+        )
     if config := {clean(name): value for name, value in mapping(app.get("config")).items()}:
         remarks.append(f"Settings, which a run can override: {in_words(config)}.")
     wrappers = _wrappers(sources)
     remarks += [f"{words} {_WRAPPERS[name]}." for name, words, _ in wrappers]
     name = clean(mapping(settings.get("project")).get("name", folder.name))
-    messages, known = _messages(sources, apps, wrappers, unread)
+    starts = [] if apps or components else _starts(sources)
+    remarks += [f"Clients start by {start}, which takes no mods." for start in starts]
+    if not (apps or starts or components):
+        unread.append("no ClientApp and no start of a client is seen")
+    messages, known = _messages(sources, apps, wrappers, unread, bool(starts))
     return ScannedProject(
         "Flower app", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
     )
@@ -122,6 +132,15 @@ def _client_apps(sources: Sources, place: str | None, unread: list[str]) -> list
     return []
 
 
+def _starts(sources: Sources) -> list[str]:
+    """Return the calls that start clients without an app."""
+    return [
+        f"{last} at {sources.place((source, call))}"
+        for source, call, name, _ in sources.calls()
+        if name.startswith("flwr.") and (last := name.rpartition(".")[2]) in _STARTS
+    ]
+
+
 def _wrappers(sources: Sources) -> list[tuple[str, str, Reach]]:
     """Return the wrappers of differential privacy that are used: name, arguments and place, whether surely."""
     listed = []
@@ -148,10 +167,11 @@ def _messages(
     apps: list[tuple[ReadSource, ast.Call]],
     wrappers: list[tuple[str, str, Reach]],
     unread: list[str],
+    started: bool = False,
 ) -> tuple[list[LeavingMessage], bool]:
     strategies, unknown = _strategies(sources)
     unread += unknown
-    guards = _guards(sources, apps, wrappers, unread)
+    guards = _guards(sources, apps, wrappers, unread, started)
     trees = any(name in _OF_TREES for name, _ in strategies)
     seen = [f"{name} at {place}" for name, place in strategies]
     unknown = [*guards.unknown, *unknown]
@@ -168,7 +188,15 @@ def _messages(
     what = "trees of each round" if trees else "weights after local training"
     content = f"{what}, every round ({', '.join(seen) if seen else 'strategy unknown'})"
     messages = [
-        LeavingMessage("client", "server", content, tuple(guards.listed), tuple(unknown), audit, tuple(guards.missing))
+        LeavingMessage(
+            "client",
+            "server",
+            content,
+            tuple(guards.listed),
+            tuple(dict.fromkeys(unknown)),
+            audit,
+            tuple(guards.missing),
+        )
     ]
     handlers = _handlers(sources, apps)
     replies = [place for kind, place in handlers if kind in ("train", "fit", "evaluate")]
@@ -199,7 +227,7 @@ def _messages(
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
     )
-    return messages, bool(strategies or handlers or apps)
+    return messages, bool(strategies or handlers or apps or started)
 
 
 def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
@@ -225,12 +253,13 @@ def _guards(
     apps: list[tuple[ReadSource, ast.Call]],
     wrappers: list[tuple[str, str, Reach]],
     unread: list[str],
+    started: bool = False,
 ) -> _Guards:
     """Return the guards of the update: mods of the app of clients, and noise in training."""
     guards = _Guards()
     mods: dict[str, tuple[str, Reach]] = {}
-    read_wholly = bool(apps)
-    if not apps:
+    read_wholly = bool(apps) or started
+    if not read_wholly:
         guards.unknown.append("which mods the clients have")
     for source, call in apps:
         given = [k.value for k in call.keywords if k.arg == "mods"] + list(call.args[1:2])
@@ -239,9 +268,12 @@ def _guards(
             guards.unknown.append(
                 f"arguments of the ClientApp at {sources.place((source, call))} are given when it runs"
             )
-        lists = [(source, value) for value in given]
-        lists += [(of, value) for of, value in _mods_of_training(sources, call)]
-        for where, value in lists:
+        trainings = len({decorator for _, decorator in _decorators(sources, call, ("train",))})
+        of_training = _mods_of_training(sources, call)
+        lists = [(source, value, True) for value in given]
+        # A decorator's mods are those of its own function.
+        lists += [(of, value, trainings == 1) for of, value in of_training]
+        for where, value, for_all in lists:
             elements, reasons = sources.elements(where, value)
             place = sources.place((where, value))
             questions = [f"mods at {place}: {reason}" for reason in reasons]
@@ -249,7 +281,11 @@ def _guards(
             for element in elements:
                 symbol = sources.symbol(element.source, element.node)
                 last = _known(sources.outside_name(symbol), _OF_MODS)
-                reach = min(element.reach, symbol.reach)
+                reach = min(element.reach, symbol.reach, Reach.CERTAIN if for_all else Reach.CONDITIONAL)
+                if last == "LocalDpMod" and (doubt := _doubt_of_noise(sources, symbol)):
+                    guards.unknown.append(f"LocalDpMod at {sources.place(element)}: {doubt}")
+                    if doubt == _NO_NOISE:
+                        continue
                 if last in _MODS and (symbol.kind == "call") is (last == "LocalDpMod"):
                     words = f"{last}{_arguments(sources, symbol)} at {sources.place(element)}"
                     if len(apps) > 1 and reach is Reach.CERTAIN:
@@ -280,6 +316,21 @@ def _arguments(sources: Sources, symbol: Symbol) -> str:
         if delta < 1:
             noise = f", noise of standard deviation {sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon:.3g}"
     return f"({in_words(given)}){noise}"
+
+
+def _doubt_of_noise(sources: Sources, symbol: Symbol) -> str:
+    """Return why the noise of a ``LocalDpMod`` is not known; empty where it is."""
+    if symbol.kind != "call" or not isinstance(symbol.node, ast.Call) or symbol.source is None:
+        return ""
+    given = sources.arguments(symbol.source, symbol.node, ("clipping_norm", "sensitivity", "epsilon", "delta"))
+    numbers = [given.get(name) for name in ("sensitivity", "epsilon", "delta")]
+    known = [v for v in numbers if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(known) < 3:
+        return "how much noise it adds is set when it runs"
+    sensitivity, epsilon, delta = known
+    if sensitivity <= 0 or not 0 < epsilon < math.inf or not 0 < delta < 1:
+        return _NO_NOISE
+    return ""
 
 
 def _mods_of_training(sources: Sources, app: ast.Call) -> list[tuple[ReadSource, ast.expr]]:

@@ -18,8 +18,11 @@ from seepage.text import clean
 FRAMEWORKS = ("flwr", "nvflare", "vantage6", "opacus")
 NOT_LITERAL = "(set when it runs)"
 _DEEPEST = 24
+# Bindings and changes of a name that are followed at most.
+_MOST = 300
 _ADDING = {"append": 0, "extend": 0, "insert": 1}
 _CHANGING = {"remove", "pop", "clear", "sort", "reverse", "__setitem__", "__delitem__"}
+_FILLING = {"update", "setdefault", "popitem"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Sources:
         listed = [path for path in files if path.suffix == ".py"]
         read = [read_source(path, programs) for path in listed]
         self.sources = [of for of in read if isinstance(of, ReadSource)]
-        self.unread = [clean(of, 200) for of in read if isinstance(of, str)]
+        self.unread = [clean(of, 200).rstrip(".") for of in read if isinstance(of, str)]
         self._modules = {of.path: of for of in self.sources}
         self._paths = set(listed)
         self._folders = {above for path in listed for above in path.parents if above.is_relative_to(folder)}
@@ -77,6 +80,10 @@ class Sources:
         self.changed_calls: set[ast.AST] = set()
         for source in self.sources:
             self._note_changes(source)
+        if any(source.changed for source in self.sources):
+            self._symbols.clear()
+            for source in self.sources:
+                source.forget()
 
     def place(self, symbol: Symbol | Element | tuple[ReadSource, ast.AST]) -> str:
         """Return the file and line of a node."""
@@ -92,8 +99,8 @@ class Sources:
         parts = symbol.name.split(".")
         # A module can be reached by several names, its last part under each.
         touched = any(
-            other == symbol.name.partition(".")[0]
-            or (other.partition(".")[0] == parts[0] and parts[-1] in other.split("."))
+            other == parts[0]
+            or (other.partition(".")[0] == parts[0] and not {parts[-1], "*"}.isdisjoint(other.split(".")))
             for other in self.changed
         )
         return "" if touched else symbol.name
@@ -117,7 +124,7 @@ class Sources:
             called = self.symbol(source, node.func, depth + 1)
             if called.kind == "outside":
                 return Symbol("call", called.name, source, node, called.reach)
-            if called.kind == "function" and called.source is not None and isinstance(called.node, FunctionNode):
+            if called.kind == "function" and called.source is not None and isinstance(called.node, ast.FunctionDef):
                 returned = self._returned(called.source, called.node)
                 if len(returned) == 1 and returned[0].reach is Reach.CERTAIN:
                     return self.symbol(called.source, returned[0].node, depth + 1)
@@ -233,6 +240,11 @@ class Sources:
         reads = [n for n in source.nodes(ast.Name) if n.id in names and isinstance(n.ctx, ast.Load)]
         return [n for n in reads if source.reach(n) is not Reach.DEAD]
 
+    def may_be(self, source: ReadSource, name: ast.Name, value: ast.expr) -> bool:
+        """Return whether a value is one of those that a name is bound to in its scope."""
+        scope = self._scope_of_name(source, name)
+        return scope is not None and any(b.value is value for b in source.bindings[scope][name.id])
+
     def _looked_up(self, source: ReadSource, name: str, node: ast.AST | None, depth: int) -> Symbol:
         """Return what a name stands for where a node reads it; at the end of the file without a node."""
         scopes = [source.tree] if node is None else list(source.scopes_of(node))
@@ -240,15 +252,21 @@ class Sources:
             bound = [b for b in source.bindings.get(scope, {}).get(name, []) if b.reach is not Reach.DEAD]
             if not bound:
                 continue
-            line = getattr(node, "lineno", 0) if node is not None and scope is scopes[0] else None
-            if line is not None and all(b.reach is Reach.CERTAIN for b in bound):
-                bound = sorted([b for b in bound if b.line < line or b.line == 0], key=lambda b: b.line)[-1:] or bound
+            if len(bound) > _MOST:
+                return Symbol("unknown", f"{clean(name)}, which is bound {len(bound)} times", source, node)
+            if scope is source.tree and not source.changed.isdisjoint((name, "*")):
+                return Symbol("unknown", f"{clean(name)}, which other code may bind anew", source, node)
+            if (node is None or scope is scopes[0]) and all(b.reach is Reach.CERTAIN for b in bound):
+                # In code that runs from above to below, the last one before counts; at the end the last of all.
+                before = [b for b in bound if node is None or b.place <= _start(node) or b.node is scope]
+                bound = sorted(before, key=lambda b: (0, 0) if b.node is scope else b.place)[-1:] or bound
             if scope is source.tree and any(star.lineno > min(b.line for b in bound) for star in source.stars):
                 return Symbol("unknown", f"{clean(name)}, which an import of all names may bind anew", source, node)
             symbols = [self._bound(source, b, name, depth + 1) for b in bound]
             first = symbols[0]
             if all((s.kind, s.name.rpartition(".")[2]) == (first.kind, first.name.rpartition(".")[2]) for s in symbols):
-                alike = first.kind in ("outside", "call") or len(symbols) == 1
+                # What two calls give differs by their arguments.
+                alike = first.kind == "outside" or len(symbols) == 1
                 certain = len(symbols) > 1 or bound[0].reach is Reach.CERTAIN
                 if alike and all(s.name.partition(".")[0] == first.name.partition(".")[0] for s in symbols):
                     return first if certain else replace(first, reach=Reach.CONDITIONAL)
@@ -362,13 +380,13 @@ class Sources:
         return None
 
     def _returned(self, source: ReadSource, function: FunctionNode) -> list[Element]:
-        returns = [
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.Return) and node.value is not None and source.scope_of(node) is function
-        ]
-        reaches = [(node, _inside(source, node, function)) for node in returns]
-        return [Element(source, n.value, r) for n, r in reaches if r is not Reach.DEAD and n.value is not None]
+        """Return what a function returns; nothing of one that is a generator."""
+        own = [n for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield | ast.YieldFrom)]
+        own = [node for node in own if source.scope_of(node) is function]
+        if any(not isinstance(node, ast.Return) for node in own):
+            return []
+        reaches = [(node, _inside(source, node, function)) for node in own if isinstance(node, ast.Return)]
+        return [Element(source, n.value or ast.Constant(None), r) for n, r in reaches if r is not Reach.DEAD]
 
     def _elements_of_call(
         self, source: ReadSource, node: ast.Call, reach: Reach, depth: int
@@ -376,7 +394,7 @@ class Sources:
         called = self.symbol(source, node.func, depth + 1)
         if called.name in ("builtins.list", "builtins.tuple") and len(node.args) <= 1 and not node.keywords:
             return self.elements(source, node.args[0], reach, depth + 1) if node.args else ([], [])
-        if called.kind == "function" and called.source is not None and isinstance(called.node, FunctionNode):
+        if called.kind == "function" and called.source is not None and isinstance(called.node, ast.FunctionDef):
             returned = self._returned(called.source, called.node)
             if returned:
                 parts = [
@@ -402,12 +420,12 @@ class Sources:
         events: list[tuple[int, ast.AST, Reach]] = [
             (b.line, b.node, b.reach) for b in source.bindings[scope][name] if b.reach is not Reach.DEAD
         ]
-        changes = [
-            n for n in source.nodes(ast.Call, ast.Subscript) if _changes(n, name) and scope in source.scopes_of(n)
-        ]
+        changes = [n for n in source.changing if _changes(n, name) and scope in source.scopes_of(n)]
         for change in changes:
             if (runs := source.reach(change)) is not Reach.DEAD:
                 events.append((change.lineno, change, runs if source.scope_of(change) is scope else Reach.CONDITIONAL))
+        if len(events) > _MOST:
+            return [], [f"{clean(name)} is changed {len(events)} times"]
         line = getattr(node, "lineno", None) if node is not None and scope is scopes[0] else None
         late = [e for e in events if line is not None and e[0] > line]
         listed, reasons = list[Element](), list[str]()
@@ -420,8 +438,11 @@ class Sources:
                 listed = [] if runs is Reach.CERTAIN and more is not None else weaker
             listed, reasons = listed + (more or []), reasons + unread
         if late:
-            listed = [replace(of, reach=Reach.CONDITIONAL) for of in listed]
             reasons.append(f"{clean(name)} is changed again after it is given")
+        if escape := self._escapes(source, scope, name):
+            reasons.append(escape)
+        if late or escape:
+            listed = [replace(of, reach=Reach.CONDITIONAL) for of in listed]
         return listed, reasons
 
     def _event(
@@ -456,31 +477,108 @@ class Sources:
         return None, [f"{clean(name)} is changed in a manner that is not followed"], False
 
     def _note_changes(self, source: ReadSource) -> None:
-        """Note the names of other packages, and the objects, to which a file assigns."""
+        """Note the names of other packages and files, and the objects, that a file changes."""
         for node in source.nodes(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete):
-            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Subscript):
-                    container = self.symbol(source, target.value)
-                    if container.name == "sys.modules":
-                        key = self.value(source, target.slice)
-                        self.changed |= {str(key).partition(".")[0]} if isinstance(key, str) else set(FRAMEWORKS)
+            waiting: list[ast.expr] = list(node.targets) if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+            while waiting:
+                target = waiting.pop()
+                if isinstance(target, ast.Tuple | ast.List):
+                    waiting += target.elts
+                elif isinstance(target, ast.Starred):
+                    waiting.append(target.value)
+                elif isinstance(target, ast.Subscript):
+                    self._note_content(source, target.value, target.slice)
                 elif isinstance(target, ast.Attribute):
                     self._note(self.symbol(source, target.value), target.attr)
         for call in source.nodes(ast.Call):
-            called = self.symbol(source, call.func)
-            if called.name in ("builtins.setattr", "unittest.mock.patch.object") and call.args:
-                self._note(
-                    self.symbol(source, call.args[0]), str(self.value(source, call.args[1])) if call.args[1:] else ""
-                )
-            elif called.name == "unittest.mock.patch" and call.args:
-                self.changed.add(str(self.value(source, call.args[0])))
+            self._note_call(source, call)
+
+    def _note_call(self, source: ReadSource, call: ast.Call) -> None:
+        called = self.symbol(source, call.func)
+        first = str(self.value(source, call.args[0])) if call.args else "*"
+        if called.name == "builtins.exec":
+            # Text that is run can bind any name anew.
+            source.changed.add("*")
+        elif called.name in ("builtins.setattr", "builtins.delattr", "unittest.mock.patch.object") and call.args:
+            attribute = str(self.value(source, call.args[1])) if call.args[1:] else "*"
+            self._note(self.symbol(source, call.args[0]), attribute)
+        elif called.name == "unittest.mock.patch" and call.args:
+            self.changed.add(first)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("__setattr__", "__delattr__"):
+            owner = self.symbol(source, call.func.value)
+            if owner.name.startswith("builtins.") and call.args:
+                owner, first = self.symbol(source, call.args[0]), "*"
+            self._note(owner, first)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in {*_ADDING, *_CHANGING, *_FILLING}:
+            self._note_content(source, call.func.value, None)
+
+    def _note_content(self, source: ReadSource, container: ast.expr, key: ast.expr | None) -> None:
+        """Note that the content of an object is changed: of a list, of a module's or object's own names."""
+        literal = NOT_LITERAL if key is None else str(self.value(source, key))
+        name = "*" if literal == NOT_LITERAL else literal
+        if isinstance(container, ast.Call) and len(container.args) <= 1:
+            called = self.symbol(source, container.func).name
+            if called in ("builtins.globals", "builtins.locals"):
+                source.changed.add(name)
+            elif called == "builtins.vars" and container.args:
+                self._note(self.symbol(source, container.args[0]), name)
+        elif isinstance(container, ast.Attribute):
+            owner = self.symbol(source, container.value)
+            if f"{owner.name}.{container.attr}" == "sys.modules":
+                self.changed |= set(FRAMEWORKS) if name == "*" else {name.partition(".")[0]}
+            self._note(owner, name if container.attr == "__dict__" else container.attr)
+        elif isinstance(container, ast.Name):
+            if self.symbol(source, container).name == "sys.modules":
+                self.changed |= set(FRAMEWORKS) if name == "*" else {name.partition(".")[0]}
+            for origin, original in self._imported(source, container):
+                if origin is not source:
+                    origin.changed.add(original)
+
+    def _imported(self, source: ReadSource, name: ast.Name) -> Iterable[tuple[ReadSource, str]]:
+        """Yield the files of the project, and the names there, from which a name is imported."""
+        for scope in source.scopes_of(name):
+            for bound in source.bindings.get(scope, {}).get(name.id, []):
+                if isinstance(bound.node, ast.ImportFrom):
+                    alias = next(a for a in bound.node.names if (a.asname or a.name) == name.id)
+                    module = self._module(source, bound.node.module or "", bound.node.level)
+                    if module.source is not None:
+                        yield module.source, alias.name
 
     def _note(self, owner: Symbol, attribute: str) -> None:
         if owner.kind == "call" and owner.node is not None:
             self.changed_calls.add(owner.node)
+        elif owner.kind == "module" and owner.source is not None:
+            owner.source.changed.add(attribute)
         elif owner.kind == "outside":
             self.changed.add(f"{owner.name}.{attribute}")
+
+    def _escapes(self, source: ReadSource, scope: ast.AST, name: str) -> str:
+        """Return how the list of a name may be changed otherwise than by this name; empty where it cannot."""
+        if scope is source.tree and not source.changed.isdisjoint((name, "*")):
+            return f"{clean(name)} may be changed by other code"
+        bound = source.bindings[scope][name]
+        others = {other for b in bound for other in _targets_of(b.node)} - {name}
+        for read in source.names.get(name, []):
+            parent = source.parents.get(read)
+            if not isinstance(read.ctx, ast.Load) or scope is not self._scope_of_name(source, read):
+                continue
+            if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                others |= set(_targets_of(parent)) - {name}
+            elif isinstance(parent, ast.Call | ast.keyword):
+                call = parent if isinstance(parent, ast.Call) else source.parents.get(parent)
+                if not isinstance(call, ast.Call) or call.func is read or source.reach(call) is Reach.DEAD:
+                    continue
+                called = self.symbol(source, call.func)
+                method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+                if called.name.partition(".")[0] not in ("builtins", *FRAMEWORKS) and method not in _ADDING:
+                    return f"{clean(name)} is given to {unparsed(call.func)}, which may change it"
+        for other in sorted(others):
+            if any(_changes(node, other) for node in source.changing):
+                return f"{clean(name)} has the other name {clean(other)}, by which it is changed"
+        return ""
+
+    def _scope_of_name(self, source: ReadSource, node: ast.Name) -> ast.AST | None:
+        return next((s for s in source.scopes_of(node) if node.id in source.bindings.get(s, {})), None)
 
 
 def _has(folder: Path, name: str) -> bool:
@@ -503,10 +601,22 @@ def _inside(source: ReadSource, node: ast.AST, function: ast.AST) -> Reach:
 
 def _conditions_between(source: ReadSource, node: ast.AST, function: ast.AST) -> bool:
     while (parent := source.parents.get(node)) is not None and parent is not function:
-        if isinstance(parent, ast.If | ast.For | ast.While | ast.ExceptHandler | ast.match_case):
+        if isinstance(parent, ast.If | ast.For | ast.While | ast.Try | ast.With | ast.ExceptHandler | ast.match_case):
             return True
         node = parent
     return False
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _targets_of(node: ast.AST) -> Iterable[str]:
+    """Yield the plain names that an assignment gives to what stands on its right."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id
 
 
 def _changes(node: ast.AST, name: str) -> bool:

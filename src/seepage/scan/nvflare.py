@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from seepage.errors import BadInputError
 from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
@@ -19,7 +18,7 @@ from seepage.scan.project import (
     mapping,
     parts,
     sequence,
-    settings_in,
+    settings_or_note,
 )
 from seepage.text import clean
 
@@ -46,18 +45,25 @@ _FILTERS = {
 _NO_GUARDS = {"ConvertWeights", "HEModelDecryptor", "HEModelSerializeFilter", "ModelDequantizer"}
 
 
+def is_idle(name: str, arguments: Mapping[str, object]) -> bool:
+    """Return whether a filter does nothing with its arguments."""
+    if name == "ExcludeVars":
+        return not arguments.get("exclude_vars")
+    percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
+    off = isinstance(percentile, int | float) and not isinstance(percentile, bool) and not 0 <= percentile <= 100
+    return name == "PercentilePrivacy" and (off or (isinstance(gamma, int | float) and gamma <= 0))
+
+
 def filter_words(name: str, arguments: Mapping[str, object], place: str) -> str:
     """Return what a filter of NVFlare really does, with its arguments, place and the near defense of an audit."""
     effect, near = _FILTERS[name]
     if name == "PercentilePrivacy":
         percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
         number = percentile if isinstance(percentile, int | float) and not isinstance(percentile, bool) else None
-        off = (number is not None and not 0 <= number <= 100) or (isinstance(gamma, int | float) and gamma <= 0)
         share = "the largest entries" if number is None else f"the largest {100 - number:g}% of entries"
         effect = f"sends {share}, cut at gamma {clean(gamma, 20)}; no noise, no differential privacy"
-        effect = "does nothing with these arguments" if off else effect
-    if name == "ExcludeVars" and not arguments.get("exclude_vars"):
-        effect = "leaves out nothing with these arguments"
+    if is_idle(name, arguments):
+        effect = "does nothing with these arguments"
     return f"{name}({in_words(arguments)}) at {place}: {effect} (in an audit: {near})"
 
 
@@ -87,10 +93,12 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
     if shadowed:
         unread.append("nvflare is a name of this folder's own files, so that nothing by it counts")
     metas = [path for path in listed if path.stem == "meta" and path.suffix in FORMS]
-    meta = _settings(metas[0], folder, unread) if metas else {}
+    meta = settings_or_note(metas[0], folder, unread) if metas else {}
     if not meta:
         remarks.append("No meta.json is here: how many clients take part is unknown.")
-    servers = [s for p in listed if p.stem == SERVER and p.suffix in FORMS and (s := _settings(p, folder, unread))]
+    servers = [
+        s for p in listed if p.stem == SERVER and p.suffix in FORMS and (s := settings_or_note(p, folder, unread))
+    ]
     clients = [path for path in listed if path.stem == CLIENT and path.suffix in FORMS]
     sites = [path for path in listed if path.name == "privacy.json"]
     paths = [clean(part.get("path", part.get("name", "")), 120) for server in servers for part in _all_parts(server)]
@@ -98,7 +106,7 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
         remarks.append(f"At the server: {', '.join(paths)}.")
     messages: list[LeavingMessage] = []
     for path in clients:
-        if settings := _settings(path, folder, unread):
+        if settings := settings_or_note(path, folder, unread):
             messages += _of_client(folder, path, settings, sites, paths, meta, shadowed)
     known = any("result of the task" in message.content for message in messages)
     unread += [question for m in messages for question in m.unknown if question.startswith("what the filter")]
@@ -110,7 +118,7 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
             "server",
             "client",
             f"the task, such as the joint model ({at(path, folder)})",
-            tuple(_filters(folder, path, _settings(path, folder, []), "task_data_filters", None, shadowed)[0]),
+            tuple(_filters(folder, path, settings_or_note(path, folder, []), "task_data_filters", None, shadowed)[0]),
             (),
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
@@ -120,17 +128,6 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
     name = clean(meta.get("name", folder.name))
     unread = list(dict.fromkeys(unread))
     return ScannedProject("NVFlare job", name, folder, tuple(messages), tuple(remarks), tuple(unread), known)
-
-
-def _settings(path: Path, folder: Path, unread: list[str]) -> Mapping[str, object]:
-    """Return the settings in a file; nothing, and a note, where it cannot be understood."""
-    try:
-        return settings_in(path)
-    except BadInputError as error:
-        if path.suffix == ".json":
-            raise
-        unread.append(f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200)}")
-        return {}
 
 
 def _all_parts(settings: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -152,11 +149,11 @@ def _of_client(
         kind = clean(component.get("path", component.get("name", "unknown executor")), 80)
         for task in sequence(executor.get("tasks")):
             guards, unknown = _filters(folder, path, settings, "task_result_filters", str(task), shadowed)
-            for site in sites:
-                more, questions = _filters_of_site(folder, site)
-                guards, unknown = guards + more, unknown + questions
+            more, questions = _filters_of_sites(folder, sites, meta, shadowed)
+            guards, unknown = guards + more, unknown + questions
             if not sites:
                 unknown.append("filters of a site's own privacy.json, which is not part of a job")
+            guards, missing = with_other_half(guards, at_server)
             components = [clean(part.get("path", ""), 80) for part in parts(settings.get("components"))]
             audit, question = audit_of(clean(task), [kind, *components], at_server, guards, meta)
             yield LeavingMessage(
@@ -166,6 +163,7 @@ def _of_client(
                 tuple(guards),
                 (*unknown, *([question] if question else [])),
                 audit,
+                tuple(missing),
             )
     if not any(sequence(executor.get("tasks")) for executor in parts(settings.get("executors"))):
         yield LeavingMessage(
@@ -213,14 +211,49 @@ def _filters(
     return guards, unknown
 
 
-def _filters_of_site(folder: Path, path: Path) -> tuple[list[str], list[str]]:
-    guards, unknown = list[str](), list[str]()
-    for scope in parts(settings_in(path).get("scopes")):
-        place = f"{at(path, folder)}, scope {clean(scope.get('name', ''))}"
-        _read_filters({"filters": scope.get("task_result_filters")}, place, guards, unknown)
-    if guards or unknown:
-        unknown.append(f"which scope of {at(path, folder)} a job has")
-    return guards, unknown
+def _filters_of_sites(
+    folder: Path, paths: list[Path], meta: Mapping[str, object], shadowed: bool
+) -> tuple[list[str], list[str]]:
+    """Return the guards of the sites' own settings: those of the scope of the job, if every site has them."""
+    by_site: list[dict[str, str]] = []
+    unknown: list[str] = []
+    for path in paths:
+        settings = settings_or_note(path, folder, unknown)
+        scopes = list(parts(settings.get("scopes")))
+        wanted = meta.get("scope", settings.get("default_scope"))
+        chosen = [scope for scope in scopes if scope.get("name") == wanted] or scopes
+        by_scope: list[dict[str, str]] = []
+        for scope in chosen:
+            guards = list[str]()
+            place = f"{at(path, folder)}, scope {clean(scope.get('name', ''))}"
+            _read_filters({"filters": scope.get("task_result_filters")}, place, guards, unknown, shadowed)
+            by_scope.append({guard.partition("(")[0]: guard for guard in guards})
+        if any(by_scope) or len(scopes) > 1:
+            unknown.append(f"which scope of {at(path, folder)} a job has")
+        by_site.append(_in_all(by_scope, f"scopes of {at(path, folder)}", unknown))
+    return list(_in_all(by_site, "sites", unknown).values()), unknown
+
+
+def _in_all(groups: list[dict[str, str]], what: str, unknown: list[str]) -> dict[str, str]:
+    """Return the guards that all groups have, and note those that only some have."""
+    names = {name: guard for group in groups for name, guard in group.items()}
+    everywhere = {name: guard for name, guard in names.items() if all(name in group for group in groups)}
+    unknown += [f"{guard.partition(': ')[0]} is not in all {what}" for n, guard in names.items() if n not in everywhere]
+    return everywhere
+
+
+def with_other_half(guards: list[str], at_server: list[str]) -> tuple[list[str], list[str]]:
+    """Return guards that work, and those that need a half of the server that is not seen."""
+    own = ("nvflare.app_opt.he.", "HE")
+    if any(part.startswith(own) and part.endswith("Aggregator") for part in at_server):
+        return guards, []
+    halves = [guard for guard in guards if guard.startswith("HEModelEncryptor(")]
+    missing = [
+        f"no aggregator of nvflare.app_opt.he is seen at the server, which adds up what is encrypted by "
+        f"{half.partition(': ')[0]}: no guard alone"
+        for half in halves
+    ]
+    return [guard for guard in guards if guard not in halves], missing
 
 
 def _read_filters(
@@ -235,6 +268,8 @@ def _read_filters(
         shown = clean(full.rpartition(".")[2] or short or "without a name")
         if part.get("disabled") is True:
             unknown.append(f"the filter {shown} at {place} is disabled")
+        elif is_guard(name) and is_idle(name, mapping(part.get("args"))):
+            unknown.append(filter_words(name, mapping(part.get("args")), place).partition(" (in an")[0])
         elif is_guard(name):
             guards.append(filter_words(name, mapping(part.get("args")), place))
             if name == "HEModelEncryptor" and mapping(part.get("args")).get("encrypt_layers"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seepage.scan.names import NOT_LITERAL, Sources
-from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard
+from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, is_idle, with_other_half
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words
 from seepage.scan.source import Reach, ReadSource, unparsed
 from seepage.text import clean
@@ -109,6 +109,7 @@ def _project(sources: Sources, source: ReadSource, call: ast.Call, kind: str, ge
                 for w, of, certain in job.filters
                 if not certain and _covers(of, task)
             ]
+            guards, missing = with_other_half(guards, job.server)
             if kind == "FedAvgRecipeWithHE" and genuine:
                 guards.insert(0, filter_words("HEModelEncryptor", {}, place))
             meta = {"min_clients": clients}
@@ -130,6 +131,7 @@ def _project(sources: Sources, source: ReadSource, call: ast.Call, kind: str, ge
                         *([question] if question else []),
                     ),
                     audit,
+                    tuple(missing),
                 )
             )
     if not messages:
@@ -160,7 +162,9 @@ def _covers(tasks: object, task: str) -> bool:
 def _follow(sources: Sources, source: ReadSource, call: ast.Call, job: _Job, depth: int = 0) -> None:
     """Read what is done with a job, by the name that it is assigned to."""
     for use in sources.uses(source, call) or []:
-        if sources.symbol(source, use).node is not call:
+        symbol = sources.symbol(source, use)
+        # Of jobs that a condition chooses from, each has what is added to the chosen.
+        if symbol.node is not call and not (symbol.kind == "unknown" and sources.may_be(source, use, call)):
             job.unknown.append(f"{clean(use.id)} at {sources.place((source, use))} may be another job")
             continue
         _read_use(sources, source, use, job, depth)
@@ -266,5 +270,7 @@ def _add_filter(
             else ()
         )
         arguments = sources.arguments(symbol.source, symbol.node, names)
-        if is_guard(name):
+        if is_idle(name, arguments):
+            job.unknown.append(filter_words(name, arguments, place).partition(" (in an")[0])
+        elif is_guard(name):
             job.filters.append((filter_words(name, arguments, place), tasks, certain and symbol.reach is Reach.CERTAIN))

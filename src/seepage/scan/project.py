@@ -15,9 +15,10 @@ from seepage.text import clean
 
 NO_AUDIT = "no audit of seepage answers for it"
 
-# Files that are read at most, and their largest size in bytes.
-_MOST_FILES, _LARGEST = 2_000, 2_000_000
+# Files that are read at most, and their largest size in bytes: of settings, and of source, which takes longer.
+_MOST_FILES, _LARGEST, _LARGEST_SOURCE = 2_000, 2_000_000, 500_000
 _READ = {".py", ".json", ".conf", ".yml", ".yaml", ".toml", ".ipynb"}
+_OF_ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
 
 
@@ -98,9 +99,10 @@ def files_below(folder: Path) -> list[Path]:
 def bytes_of(path: Path) -> bytes:
     """Return the content of a file."""
     try:
-        if path.stat().st_size > _LARGEST:
+        largest = _LARGEST_SOURCE if path.suffix == ".py" else _LARGEST
+        if path.stat().st_size > largest:
             raise BadInputError(
-                f"{clean(path, 200)!r} has more than {_LARGEST:,} bytes, more than settings or source have; move it "
+                f"{clean(path, 200)!r} has more than {largest:,} bytes, more than settings or source have; move it "
                 "out of the folder."
             )
         return path.read_bytes()
@@ -139,6 +141,25 @@ def settings_in(path: Path) -> Mapping[str, object]:
             f"{clean(path, 200)!r} holds no settings by name, but a {type(content).__name__}; mend it, or move it away."
         )
     return content
+
+
+def settings_or_note(path: Path, folder: Path, unread: list[str]) -> Mapping[str, object]:
+    """Return the settings in a file; nothing, and a note, where it cannot be understood."""
+    try:
+        return settings_in(path)
+    except BadInputError as error:
+        unread.append(
+            f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200).rstrip('.')}"
+        )
+        return {}
+
+
+def root_of(path: Path, folder: Path) -> Path:
+    """Return the folder of the project of a source file: the nearest one above that says how it is installed."""
+    for above in path.parents:
+        if above == folder or any((above / name).is_file() for name in _OF_ROOT):
+            return above
+    return folder
 
 
 def mapping(value: object) -> Mapping[str, object]:

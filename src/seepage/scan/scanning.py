@@ -6,10 +6,11 @@ from pathlib import Path
 
 from seepage.errors import BadInputError
 from seepage.scan.flower import scan_flower
+from seepage.scan.names import Sources
 from seepage.scan.nvflare import CLIENT, FORMS, SERVER, scan_nvflare
 from seepage.scan.nvflare_source import scan_nvflare_source
-from seepage.scan.project import ScannedProject, files_below, mapping, settings_in
-from seepage.scan.vantage6 import STORE, node_files, scan_vantage6
+from seepage.scan.project import ScannedProject, bytes_of, files_below, mapping, root_of, settings_or_note
+from seepage.scan.vantage6 import STORE, decorated_functions, node_files, scan_vantage6
 from seepage.text import clean
 
 
@@ -32,7 +33,13 @@ def scan(folder: Path) -> list[ScannedProject]:
     projects = []
     for path in files:
         if path.name == "pyproject.toml":
-            settings = settings_in(path)
+            unread: list[str] = []
+            settings = settings_or_note(path, path.parent, unread)
+            if unread:
+                name = clean(path.parent.name)
+                projects.append(
+                    ScannedProject("Unknown project", name, path.parent, (), (), tuple(unread), known=False)
+                )
             if "flwr" in mapping(settings.get("tool")):
                 projects.append(scan_flower(path.parent, settings, _inside(files, path.parent)))
     jobs = {_job_of(path, folder) for path in files if path.stem in (CLIENT, SERVER) and path.suffix in FORMS}
@@ -41,18 +48,44 @@ def scan(folder: Path) -> list[ScannedProject]:
     programs = [p for p in files if p.suffix == ".py" and not any(p.is_relative_to(of) for of in flower)]
     projects += scan_nvflare_source(folder, programs)
     algorithms = sorted({path.parent for path in files if path.name == STORE})
-    projects += [scan_vantage6(of, _inside(files, of)) for of in algorithms]
+    stores = set(algorithms)
+    older: set[Path] = set()
+    for program in programs:
+        content = _source_of(program)
+        if b"flwr" in content:
+            older.add(root_of(program, folder))
+        if b"vantage6" in content and not any(program.is_relative_to(of) for of in stores):
+            algorithms.append(root_of(program, folder))
+    for root in sorted(older):
+        of_root = [path for path in programs if path.is_relative_to(root) and root_of(path, folder) == root]
+        if (project := scan_flower(root, {}, of_root)).known:
+            projects.append(project)
+    for root in sorted(set(algorithms)):
+        inside = _inside(files, root)
+        if root in stores or any(decorated_functions(Sources(root, inside))):
+            projects.append(scan_vantage6(root, inside))
+        else:
+            algorithms = [of for of in algorithms if of != root]
     if nodes := [path for path in node_files(files) if not any(path.is_relative_to(of) for of in algorithms)]:
         projects.append(scan_vantage6(folder, nodes))
     if not projects:
         notebooks = sum(path.suffix == ".ipynb" for path in files)
         raise NothingUnderstoodError(
             f"{clean(folder, 200)!r} holds no project that is known here. Looked for: a pyproject.toml with "
-            f"[tool.flwr] (Flower); a {CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of "
-            f"nvflare (NVFlare); an {STORE} or node configuration (vantage6)."
+            "[tool.flwr], or Python with a ClientApp, a start of clients or a strategy of flwr (Flower); a "
+            f"{CLIENT} of JSON, HOCON or YAML, or Python that makes a Recipe or FedJob of nvflare (NVFlare); an "
+            f"{STORE}, functions with vantage6's decorators, or a node configuration (vantage6)."
             + (f" Notebooks are not read: {notebooks}." if notebooks else "")
         )
     return projects
+
+
+def _source_of(path: Path) -> bytes:
+    try:
+        return bytes_of(path)
+    except BadInputError:
+        # Larger than source is; whoever reads it says so.
+        return b""
 
 
 def _inside(files: list[Path], folder: Path) -> list[Path]:

@@ -20,6 +20,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Module, *_COMPREHENSIONS)
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+_TRIES = (ast.Try, ast.TryStar)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -48,7 +50,19 @@ class Binding:
     @property
     def line(self) -> int:
         """Line of the binding."""
-        return getattr(self.node, "lineno", 0)
+        return self.place[0]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Line and column after which the name is bound."""
+        node = self.node
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            node = node.target
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            node = node.optional_vars
+        elif isinstance(node, ast.ExceptHandler):
+            return node.lineno, node.col_offset
+        return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
 @dataclass(eq=False)
@@ -59,20 +73,31 @@ class ReadSource:
         path: path of the file.
         tree: its syntax tree.
         is_program: whether the file is run itself, so that what stands under ``if __name__ == "__main__"`` is reached.
+        changed: names of the file to which other files assign, or which are changed by their text; ``*`` for any.
     """
 
     path: Path
     tree: ast.Module
     is_program: bool = False
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
     _reaches: dict[ast.AST, Reach] = field(default_factory=dict)
+    # The field of the parent in which a node stands, and statements behind one that leaves their block.
+    _fields: dict[ast.AST, str] = field(default_factory=dict)
+    _left: set[ast.AST] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        for node in ast.walk(self.tree):
-            for child in ast.iter_child_nodes(node):
-                # Contexts and operators are shared between nodes, and have no place of their own.
-                if not isinstance(child, ast.expr_context | ast.operator | ast.boolop | ast.unaryop | ast.cmpop):
-                    self.parents[child] = node
+        for node in self._all:
+            for name, value in ast.iter_fields(node):
+                left = False
+                for child in value if isinstance(value, list) else [value]:
+                    # Contexts and operators are shared between nodes, and have no place of their own.
+                    if not isinstance(child, ast.AST) or isinstance(child, _SHARED):
+                        continue
+                    self.parents[child], self._fields[child] = node, name
+                    if left:
+                        self._left.add(child)
+                    left = left or (isinstance(child, _LEAVING) and not isinstance(node, ast.Module))
 
     def nodes(self, *kinds: type[_Node]) -> Iterator[_Node]:
         """Yield the nodes of some kinds."""
@@ -81,13 +106,27 @@ class ReadSource:
                 yield node
 
     @cached_property
+    def names(self) -> dict[str, list[ast.Name]]:
+        """Where each name stands."""
+        listed: dict[str, list[ast.Name]] = {}
+        for node in self.nodes(ast.Name):
+            listed.setdefault(node.id, []).append(node)
+        return listed
+
+    @cached_property
+    def changing(self) -> list[ast.Call | ast.Subscript]:
+        """Calls of methods and stored elements, by which a list may change."""
+        calls = [node for node in self.nodes(ast.Call) if isinstance(node.func, ast.Attribute)]
+        return [*calls, *(node for node in self.nodes(ast.Subscript) if not isinstance(node.ctx, ast.Load))]
+
+    @cached_property
     def _all(self) -> list[ast.AST]:
         return list(ast.walk(self.tree))
 
     def scope_of(self, node: ast.AST) -> ast.AST:
         """Return the scope in which a node is evaluated: of a definition, the scope around it."""
         child, parent = node, self.parents.get(node, self.tree)
-        while not isinstance(parent, _SCOPES) or not _within(parent, child):
+        while not isinstance(parent, _SCOPES) or not self._within(parent, child):
             child, parent = parent, self.parents.get(parent, self.tree)
             if parent is child:
                 break
@@ -102,19 +141,30 @@ class ReadSource:
             if not isinstance(scope, ast.ClassDef):
                 yield scope
 
+    def forget(self) -> None:
+        """Look anew whether code runs, after ``changed`` has been noted."""
+        self._reaches.clear()
+        self.__dict__.pop("bindings", None)
+
     @cached_property
     def bindings(self) -> dict[ast.AST, dict[str, list[Binding]]]:
         """What binds each name, by scope."""
         listed: dict[ast.AST, dict[str, list[Binding]]] = {}
         outer = {(self.scope_of(node), name) for node in self.nodes(ast.Global) for name in node.names}
-        for node in ast.walk(self.tree):
-            for name, value in _bound_by(node, self.parents):
+        enclosing = {(self.scope_of(node), name) for node in self.nodes(ast.Nonlocal) for name in node.names}
+        for node in self._all:
+            for name, value in _bound_by(node):
                 scope = node if isinstance(node, _FUNCTIONS) and value is _PARAMETER else self.scope_of(node)
                 while isinstance(scope, _COMPREHENSIONS) and isinstance(node, ast.NamedExpr):
                     scope = self.scope_of(scope)
+                reach = Reach.CERTAIN if value is _PARAMETER else self.reach(node)
+                if (scope, name) in outer or (scope, name) in enclosing:
+                    # Whether and when the function is called is another matter.
+                    reach = min(reach, Reach.CONDITIONAL)
+                while (scope, name) in enclosing and scope is not self.tree:
+                    scope = self.scope_of(scope)
                 if (scope, name) in outer:
                     scope = self.tree
-                reach = Reach.CERTAIN if value is _PARAMETER else self.reach(node)
                 binding = Binding(node, None if value is _PARAMETER else value, reach)
                 listed.setdefault(scope, {}).setdefault(name, []).append(binding)
         return listed
@@ -150,26 +200,32 @@ class ReadSource:
 
     def _reach_in(self, parent: ast.AST, child: ast.AST) -> Reach:
         reach = Reach.CERTAIN
+        if child in self._left:
+            return Reach.DEAD
         if isinstance(parent, ast.If | ast.IfExp | ast.While) and child is not parent.test:
             truth = self.truth(parent.test)
-            body = parent.body if isinstance(parent.body, list) else [parent.body]
             if truth is None:
                 reach = Reach.CONDITIONAL
-            elif truth is not any(child is part for part in body):
+            elif truth is not (self._fields[child] == "body"):
                 reach = Reach.DEAD
         elif (
             (isinstance(parent, ast.BoolOp) and child is not parent.values[0])
             or (isinstance(parent, ast.For | ast.AsyncFor) and child is not parent.iter)
             or isinstance(parent, ast.ExceptHandler | ast.match_case)
+            or (isinstance(parent, _COMPREHENSIONS) and self._within(parent, child))
+            or (isinstance(parent, _TRIES) and self._fields[child] in ("body", "orelse") and _goes_on(parent))
+            or (isinstance(parent, ast.With | ast.AsyncWith) and isinstance(child, ast.stmt) and _suppresses(parent))
         ):
             reach = Reach.CONDITIONAL
-        elif isinstance(parent, _COMPREHENSIONS) and not _within(parent, child):
-            reach = Reach.CERTAIN
-        elif isinstance(parent, _COMPREHENSIONS):
-            reach = Reach.CONDITIONAL
-        if isinstance(child, ast.stmt) and not isinstance(parent, ast.Module) and _left_before(parent, child):
-            return Reach.DEAD
         return reach
+
+    def _within(self, scope: ast.AST, child: ast.AST) -> bool:
+        """Return whether a child of a scope's node belongs to the scope: defaults, decorators and bases do not."""
+        if isinstance(scope, (*_FUNCTIONS, ast.ClassDef)):
+            return self._fields.get(child) == "body"
+        if isinstance(scope, _COMPREHENSIONS):
+            return child is not scope.generators[0] or len(scope.generators) != 1
+        return True
 
     def truth(self, test: ast.expr, depth: int = 0) -> bool | None:
         """Return whether a condition holds; ``None`` where it depends on more than plain values of this file."""
@@ -193,9 +249,9 @@ class ReadSource:
             if left is None or right is None:
                 return None
             return (left.value == right.value) == isinstance(test.ops[0], ast.Eq)
-        if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-            isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-        ):
+        if isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING":
+            return False
+        if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING" and self._plainly_bound.get(test.id) == [None]:
             return False
         if isinstance(test, ast.List | ast.Tuple | ast.Set) and not test.elts:
             return False
@@ -206,7 +262,7 @@ class ReadSource:
         """Return the constant of an expression: itself, or what its name is bound to a single time in this file."""
         if isinstance(node, ast.Constant):
             return node
-        if not isinstance(node, ast.Name) or self.stars:
+        if not isinstance(node, ast.Name) or self.stars or not self.changed.isdisjoint((node.id, "*")):
             return None
         bound = self._plainly_bound.get(node.id, [])
         return bound[0] if len(bound) == 1 else None
@@ -215,8 +271,8 @@ class ReadSource:
     def _plainly_bound(self) -> dict[str, list[ast.Constant | None]]:
         """All that binds each name in any scope: the constant, or ``None`` for anything else."""
         listed: dict[str, list[ast.Constant | None]] = {}
-        for node in ast.walk(self.tree):
-            for name, value in _bound_by(node, self.parents):
+        for node in self._all:
+            for name, value in _bound_by(node):
                 assigned = value if isinstance(node, ast.Assign | ast.AnnAssign) else None
                 listed.setdefault(name, []).append(assigned if isinstance(assigned, ast.Constant) else None)
         return listed
@@ -225,31 +281,21 @@ class ReadSource:
 _PARAMETER = ast.Constant("parameter")
 
 
-def _within(scope: ast.AST, child: ast.AST) -> bool:
-    """Return whether a child of a scope's node belongs to the scope: defaults, decorators and bases do not."""
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return any(child is part for part in scope.body)
-    if isinstance(scope, ast.Lambda):
-        return child is scope.body
-    if isinstance(scope, _COMPREHENSIONS):
-        return child is not scope.generators[0] or len(scope.generators) != 1
-    return True
+def _goes_on(tried: ast.Try | ast.TryStar) -> bool:
+    """Return whether what follows may run though the body of a ``try`` was left early."""
+    return any(not isinstance(handler.body[-1], ast.Raise) for handler in tried.handlers)
 
 
-def _left_before(parent: ast.AST, child: ast.stmt) -> bool:
-    """Return whether a statement before this one, in the same block, always leaves the block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and any(child is part for part in block):
-            for part in block:
-                if part is child:
-                    return False
-                if isinstance(part, _LEAVING):
-                    return True
-    return False
+def _suppresses(block: ast.With | ast.AsyncWith) -> bool:
+    """Return whether a ``with`` goes on after an error in it, as ``contextlib.suppress`` does."""
+    called = [item.context_expr.func for item in block.items if isinstance(item.context_expr, ast.Call)]
+    names = [
+        of.attr if isinstance(of, ast.Attribute) else of.id for of in called if isinstance(of, ast.Attribute | ast.Name)
+    ]
+    return any(name == "suppress" or name.endswith("raises") for name in names)
 
 
-def _bound_by(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[tuple[str, ast.expr | None]]:
+def _bound_by(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield the names that a node binds, with the assigned expression where there is a plain one."""
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -275,6 +321,8 @@ def _bound_by(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[tuple[
         yield from _targets(node.optional_vars, None)
     elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
         yield node.name, None
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest, None
     elif isinstance(node, ast.Delete):
         for target in node.targets:
             yield from _targets(target, None)
@@ -311,6 +359,8 @@ def read_source(path: Path, is_program: bool = False) -> ReadSource | str:
     except (SyntaxError, ValueError, RecursionError, MemoryError, LookupError) as error:
         if isinstance(error, BadInputError):
             return str(error)
+        if isinstance(error, RecursionError | MemoryError):
+            return f"{clean(path.name, 80)} is nested too deeply to be read"
         return f"{clean(path.name, 80)} is no Python that can be read ({type(error).__name__})"
 
 

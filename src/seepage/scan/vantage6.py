@@ -12,11 +12,28 @@ from pathlib import Path
 
 from seepage.errors import BadInputError
 from seepage.scan.names import NOT_LITERAL, Sources, Symbol
-from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, at, mapping, parts, sequence, settings_in
+from seepage.scan.project import (
+    NO_AUDIT,
+    LeavingMessage,
+    ScannedProject,
+    at,
+    mapping,
+    parts,
+    sequence,
+    settings_in,
+    settings_or_note,
+)
 from seepage.scan.source import FunctionNode, Reach, ReadSource
 from seepage.text import clean
 
 STORE = "algorithm_store.json"
+# Decorators of functions, and the steps that they stand for, of versions 4 and 5.
+_DECORATORS = {
+    **dict.fromkeys(("data", "dataframe", "dataframes", "database_connection", "metadata"), "federated"),
+    "algorithm_client": "central",
+    **{step: step for step in ("federated", "central", "data_extraction", "preprocessing")},
+}
+_OF_DECORATORS = ("vantage6.algorithm.tools.decorators.", "vantage6.algorithm.decorator.")
 _READERS = {"vantage6.algorithm.tools.util.get_env_var", "os.environ.get", "os.getenv"}
 _STAYING = ("data_extraction", "preprocessing")
 _AT_NODE, _CENTRAL = ("node", "server, and the central part at some node"), ("central part", "user")
@@ -77,13 +94,20 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
     unread = [*sources.unread, *(f"{name} is a name of this folder's own files" for name in sources.shadowed)]
     remarks: list[str] = []
     stores = [path for path in listed if path.name == STORE]
-    remarks += [
-        f"{at(path, folder)} lists no functions: what leaves the node is unknown."
-        for path in stores
-        if not any(parts(settings_in(path).get("functions")))
-    ]
-    messages = [message for path in stores for message in _of_algorithm(sources, path, given, remarks, unread)]
-    if not stores:
+    messages: list[LeavingMessage] = []
+    name = ""
+    for path in stores:
+        store = settings_or_note(path, folder, unread)
+        name = name or clean(store.get("name", ""))
+        listed_functions = list(parts(store.get("functions")))
+        if not listed_functions:
+            remarks.append(f"{at(path, folder)} lists no functions: what leaves the node is unknown.")
+        messages += _of_algorithm(sources, listed_functions, at(path, folder), given, remarks, unread)
+    decorated = [] if messages or (remarks and stores) else list(decorated_functions(sources))
+    if decorated:
+        unread.append(f"no {STORE} that lists its functions is here, which are known by their decorators alone")
+        messages += _of_algorithm(sources, decorated, "by its decorators", given, remarks, unread)
+    if not stores and not decorated:
         messages.append(
             LeavingMessage(
                 "node",
@@ -98,7 +122,7 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
         remarks += _policies(folder, path)
     if not nodes:
         remarks.append("No configuration of a node is here: which algorithms and users it allows is unknown.")
-    name = clean(settings_in(stores[0]).get("name", folder.name)) if stores else folder.name
+    name = name or clean(folder.name)
     known = bool(nodes or messages or (remarks and any("stays at the node" in of for of in remarks)))
     return ScannedProject(
         "vantage6", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
@@ -132,14 +156,38 @@ def _policies(folder: Path, path: Path) -> list[str]:
     return [f"Node of {at(path, folder)}: {'; '.join(lines)}; {state}.{warning}"]
 
 
+def decorated_functions(sources: Sources) -> Iterable[Mapping[str, object]]:
+    """Yield the functions that decorators of vantage6 mark, in the form of the list of an algorithm store.
+
+    A function with local data counts as one that runs at a node, whatever else it is given. Of version 5, the decorator
+    of the step decides.
+    """
+    for source, function in sources.functions():
+        steps = []
+        for decorator in function.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            full = sources.outside_name(sources.symbol(source, target))
+            if full.startswith(_OF_DECORATORS) and (last := full.rpartition(".")[2]) in _DECORATORS:
+                steps.append((last != _DECORATORS[last], _DECORATORS[last]))
+        if steps:
+            # The step's own decorator comes first, then data, then a client.
+            step = min(steps, key=lambda of: (of[0], of[1] != "federated"))[1]
+            names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+            yield {"name": function.name, "type": step, "arguments": [{"name": name} for name in names]}
+
+
 def _of_algorithm(
-    sources: Sources, path: Path, given: Mapping[str, object], remarks: list[str], unread: list[str]
+    sources: Sources,
+    listed: Iterable[Mapping[str, object]],
+    place: str,
+    given: Mapping[str, object],
+    remarks: list[str],
+    unread: list[str],
 ) -> list[LeavingMessage]:
     """Return the messages of an algorithm's functions, by their ``step_type`` (version 5) or ``type`` (version 4)."""
     messages, staying = list[LeavingMessage](), list[str]()
-    place = at(path, sources.folder)
     functions = {clean(node.name, 60): (source, node) for source, node in sources.functions()}
-    for function in parts(settings_in(path).get("functions")):
+    for function in listed:
         step = clean(function.get("step_type", function.get("type", "")), 40)
         name = clean(function.get("name", "without a name"), 60)
         arguments = [clean(part.get("name", ""), 40) for part in parts(function.get("arguments"))]

@@ -13,6 +13,8 @@ from seepage.tabular.texts import is_mark, read_written
 COLUMNS, LINES = 60, 400
 # Cells that show the form of a column.
 _FEWEST = 5
+# Numbers of a column that show how far apart they lie.
+_MANY = 20
 _WHOLE, _DIGITS = re.compile(r"[0-9]{1,9}"), re.compile("[0-9]+")
 _YEARS = (1800, 2150)
 
@@ -44,27 +46,30 @@ def _looks_like_data(names: Sequence[str], lines: Sequence[Sequence[str]]) -> in
     """Return how many cells of the first line speak for data; 0 where it holds names."""
     if not lines or not any(names):
         return 0
-    names_over_numbers, data, whole = 0, 0, []
-    dates: list[float] = []
+    names_over_numbers, data = 0, 0
+    # Numbers and dates in the first line by their form, with the numbers under each.
+    numbers: dict[str, list[tuple[float, list[float]]]] = {"whole": [], "date": [], "fraction": []}
     for i, name in enumerate(names):
         cells = [line[i] for line in lines if i < len(line) and line[i] and not is_mark(line[i])]
         if not name or is_mark(name):
             continue
         value = _number(name)
+        below = [number for cell in cells if (number := _number(cell)) is not None]
         if value is None:
-            numbers = sum(_number(cell) is not None for cell in cells)
-            names_over_numbers += bool(cells) and 10 * numbers >= 9 * len(cells)
+            names_over_numbers += bool(cells) and 10 * len(below) >= 9 * len(cells)
             data += name in cells or _shaped_alike(name, cells)
-        elif _WHOLE.fullmatch(name):
-            whole.append(int(name))
-        elif _is_date(name):
-            dates.append(value)
         else:
-            data += 1
-    for counts in (whole, dates):
-        # The columns of a matrix, or of a series of years or days.
-        if counts and not _counts_up(counts):
-            data += len(counts)
+            form = "whole" if _WHOLE.fullmatch(name) else "date" if _is_date(name) else "fraction"
+            numbers[form].append((value, below))
+    far = _far(numbers["whole"] + numbers["fraction"])
+    for form, listed in numbers.items():
+        values = [value for value, _ in listed]
+        # The columns of a matrix, or of a series of years or days, or what lies far from all numbers below it.
+        series = (
+            form != "fraction" and _counts_up(values) and not any(_are_years(value, below) for value, below in listed)
+        )
+        if not series and not (_far(listed) if form == "date" else far):
+            data += len(listed)
     if data > names_over_numbers:
         alone = names_over_numbers == 0 and data == 1 and len(names) > 3
         # One name may be a value of its column by chance, as "other" is; a number or date may not.
@@ -82,11 +87,28 @@ def _shaped_alike(name: str, cells: Sequence[str]) -> bool:
 
 
 def _counts_up(values: Sequence[float | int]) -> bool:
+    """Return whether values are years in order, or numbers or days at even distances."""
     steps = {second - first for first, second in pairwise(values)}
     years = all(_YEARS[0] <= value <= _YEARS[1] for value in values)
+    if years and len(values) > 1 and all(step < 0 for step in steps):
+        return True
     if any(step <= 0 for step in steps):
         return False
     return years or (len(values) > 2 and len(steps) == 1) or (len(steps) < 2 and steps <= {1} and values[0] in (0, 1))
+
+
+def _are_years(value: float, below: Sequence[float]) -> bool:
+    """Return whether a year stands over years, as the first of them would."""
+    years = sum(_YEARS[0] <= number <= _YEARS[1] for number in below)
+    return len(below) >= _FEWEST and _YEARS[0] <= value <= _YEARS[1] and 10 * years >= 9 * len(below)
+
+
+def _far(listed: Sequence[tuple[float, Sequence[float]]]) -> bool:
+    """Return whether each of several numbers lies farther from those of its column than they lie apart."""
+    return len(listed) > 1 and all(
+        len(below) >= _MANY and max(min(below) - value, value - max(below)) > max(below) - min(below)
+        for value, below in listed
+    )
 
 
 def _number(text: str) -> float | None:

@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
-from seepage.tabular.codes import counted, has_points, meaning_of_name, speaks_for_codes, spread
+from seepage.tabular.codes import counted, has_points, meaning_of_name, speaks_for_codes, speaks_of_dates, spread
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
 from seepage.tabular.policy import GUESSED, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
@@ -433,7 +433,9 @@ class _ColumnReading:
         self.meaning, self.word = meaning_of_name(name)
         self.remarks: list[str] = []
         self.instead: Remedy | None = None
-        dated = None if self._keeps_digits() else dates_in_digits(raw, months=self.meaning not in ("codes", "things"))
+        # Identifiers of eight digits may all look like days.
+        keeps = self._keeps_digits() or (self.meaning == "codes" and not speaks_of_dates(name))
+        dated = None if keeps else dates_in_digits(raw, months=self.meaning not in ("codes", "things"))
         raw = raw if dated is None else dated
         if dated is not None and not self.override:
             self._guess("dates by their digits, as 20200103 is one", "discrete")
