@@ -112,3 +112,11 @@ def test_a_file_takes_the_place_of_no_pipe_and_no_device(tmp_path: Path) -> None
     (tmp_path / "null").symlink_to("/dev/null")
     write_whole(tmp_path / "null", "gone")
     assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
+
+
+def test_yaml_that_is_deep_is_refused_at_once_and_brackets_in_names_are_read() -> None:
+    for text in ("a: " + "[" * 100_000 + "]" * 100_000, "{a: " * 50_000):
+        with pytest.raises(BadInputError, match="nested too deeply"):
+            load_yaml(text)
+    names = [f"[{i}, {i + 1})" for i in range(1_000)]
+    assert load_yaml("\n".join(f"- '{name}'" for name in names)) == names

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from seepage.attacks.trees.bin_sums import BinSums
-from seepage.auditing import audit, fitting
+from seepage.auditing import audit, fitting, spec_of
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.split.spec import SplitSpec
@@ -119,3 +119,13 @@ def test_a_default_part_that_cannot_act_once_it_runs_is_not_tried(monkeypatch: p
     # A mistake of a program is none of the table's.
     monkeypatch.setattr(BinSums, "__call__", lambda *_, **__: 1 / 0)
     assert [run.label for run in audit(frame, target="ill", **SMALL).failed] == ["bin_sums"]
+
+
+@pytest.mark.parametrize(("setting", "options"), [("split", {"topology": "vanilla"}), ("vertical", {})])
+def test_the_control_of_a_small_table_has_rows_to_learn_from(setting: str, options: dict[str, str]) -> None:
+    spec, frame, _ = spec_of(people(20), None, setting, None, {"target": "ill", **options})
+    [fitted] = fitting([spec], dataset=frame)
+    control = fitted.control()
+    assert control is not None
+    assert control.dataset is not None
+    assert len(control.dataset.all) == 320

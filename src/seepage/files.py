@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
@@ -18,6 +19,10 @@ PRIVATE = 0o600
 # File in a run folder with all measurements.
 STORE = "audit.sqlite"
 _MOST_VALUES = 2_000_000
+_DEEPEST = 500
+_BRACKETS = re.compile(r"[\[\]{}]")
+_OPENING = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
 # Bytes of a text that people write; what programs write may be larger.
 MOST_BYTES = 2**24
 
@@ -63,6 +68,7 @@ def read_text(path: Path, what: str, most: int = MOST_BYTES, encoding: str = "ut
 def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> object:
     """Return the plain values of a YAML text that may come from anyone: two million, aliases included, at most."""
     try:
+        _check_depth(text)
         # Without an alias a text holds no more values than characters.
         if "*" in text:
             _check_aliases(text, what)
@@ -74,6 +80,22 @@ def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] =
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(f"{what} is not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _check_depth(text: str) -> None:
+    """Raise a ``RecursionError`` for brackets in brackets, whose reading takes the square of their number."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
+        deepest = max(deepest, depth)
+    if deepest <= _DEEPEST:
+        return
+    # Some may stand in quotes, as in names of intervals.
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 def _check_aliases(text: str, what: str) -> None:

@@ -353,9 +353,10 @@ def _arrays(path: Path) -> list[Mapping[str, Any]]:
     what = f"the message {str(path)!r}"
     try:
         packed = io.BytesIO(read_bytes(path, what, _LARGEST_ARRAYS))
-        with np.load(packed, allow_pickle=False) as file:
-            if not isinstance(file, NpzFile):
-                raise ValueError("it holds a single array")
+        file = np.load(packed, allow_pickle=False)
+        if not isinstance(file, NpzFile):
+            raise BadInputError(f"{what} holds a single array without a name; write it with numpy.savez.")
+        with file:
             with zipfile.ZipFile(packed) as archive:
                 unpacked = sum(member.file_size for member in archive.infolist())
             if unpacked > _LARGEST_ARRAYS:
