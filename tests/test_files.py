@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seepage.errors import BadInputError
-from seepage.files import load_yaml, publish, write_whole
+from seepage.files import load_yaml, publish, read_bytes, read_text, write_whole
 
 
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_folder_after(
@@ -85,3 +85,38 @@ def test_yaml_of_anyone_is_read_or_refused() -> None:
     assert load_yaml("{low: 0, high: [1, 2]}") == {"low": 0, "high": [1, 2]}
     with pytest.raises(BadInputError, match="the text is nested too deeply for anything that is read here"):
         load_yaml("[" * 10_000)
+
+
+def test_no_more_is_read_than_is_allowed_and_what_has_no_end_is_not_read(tmp_path: Path) -> None:
+    file, pipe = tmp_path / "text", tmp_path / "pipe"
+    file.write_bytes(b"a\r\nb")
+    os.mkfifo(pipe)
+    assert read_text(file, "the text", 4) == "a\nb"
+    with pytest.raises(BadInputError, match="the text has more than 3 bytes"):
+        read_text(file, "the text", 3)
+    for other in (pipe, Path("/dev/zero"), tmp_path, tmp_path / "a\0b"):
+        with pytest.raises(BadInputError, match=r"^the text (is a|has a NUL)"):
+            read_bytes(other, "the text")
+
+
+def test_a_file_takes_the_place_of_no_pipe_and_no_device(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(BadInputError, match="cannot be written"):
+        write_whole(pipe, "nobody reads")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "read")
+    assert os.read(reader, 10) == b"read"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    (tmp_path / "null").symlink_to("/dev/null")
+    write_whole(tmp_path / "null", "gone")
+    assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
+
+
+def test_yaml_that_is_deep_is_refused_at_once_and_brackets_in_names_are_read() -> None:
+    for text in ("a: " + "[" * 100_000 + "]" * 100_000, "{a: " * 50_000):
+        with pytest.raises(BadInputError, match="nested too deeply"):
+            load_yaml(text)
+    names = [f"[{i}, {i + 1})" for i in range(1_000)]
+    assert load_yaml("\n".join(f"- '{name}'" for name in names)) == names

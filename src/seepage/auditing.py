@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -37,14 +37,14 @@ from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, wri
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.plan import Plan, check_counts, enough_memory, make_plan, tried
+from seepage.run.plan import FIELDS, Plan, check_counts, enough_memory, make_plan, optional, tried, where
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
 from seepage.run.store import Store
 from seepage.settings import typed
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of
-from seepage.settings.part import NONE, check_storable
+from seepage.settings.part import NONE, Part, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
 from seepage.settings.units import Tables
@@ -53,6 +53,7 @@ from seepage.tabular.schema import Schema
 from seepage.text import listed
 
 DOCUMENT = "audit.yaml"
+S = TypeVar("S", bound=Spec)
 
 
 def prepare_all(
@@ -81,57 +82,140 @@ def prepare_all(
 
 
 def fitting(
-    audits: Sequence[Audit], folder: Path | None = None, given: Collection[str] = ()
-) -> tuple[list[Audit], dict[str, str]]:
-    """Return audits without the default parts that cannot be run with their rows and networks, and why, by name.
+    specs: Sequence[Spec],
+    folder: Path | None = None,
+    given: Collection[str] | None = None,
+    dataset: Dataset | None = None,
+    model: Model | nn.Module | None = None,
+) -> list[Audit]:
+    """Return the audits of some specs without the default parts that cannot act on their rows and networks.
 
-    Without a defense these are attacks; under a defense under which one of the others cannot be run, it is the defense.
-    The audits that are returned say so, too (``not_tried``).
+    Why they cannot says ``not_tried``, by name. Without a defense these are attacks and baselines; under a defense
+    under which one of the others cannot be run, it is the defense. Where exposures are expensive nothing is tried
+    beforehand: ``run_all`` does the same with what cannot act once it runs.
 
     Args:
         folder: run folder.
-        given: fields that the user gave: their parts are left for the plan, which refuses them.
+        given: fields that the user gave: their parts are left for the plan, which refuses them. Those with another
+            value than the default if None.
+        dataset, model: table and network in memory, see ``prepare_all``.
 
     Raises:
         BadInputError: no part is left, or the rows or the network cannot be used without any defense.
     """
-    audits_left, errors = list[Audit](), dict[str, str]()
-    for audit in audits:
-        wrong = dict[str, str]()
-        # Settings whose exposures are expensive check them when they are prepared.
-        for configuration in (
-            () if audit.shared else sorted(audit.configurations, key=lambda point: point.defense != NONE)
-        ):
-            defended = configuration.defense != NONE
-            if configuration.defense in wrong or (defended and "defenses" in given):
+    tables, audits = Tables(folder), list[Audit]()
+
+    def prepared(spec: Spec) -> Audit:
+        [audit] = prepare_all([spec], folder, dataset, model, tables)
+        return audit
+
+    for spec in specs:
+        free = frozenset(
+            name
+            for name in ("attacks", "baselines", "defenses")
+            if (spec.is_usual(name) if given is None else name not in given)
+        )
+        try:
+            audit, wrong = prepared(spec), dict[str, str]()
+        except BadInputError as error:
+            wrong = _refused(spec, free, prepared)
+            left = _without(spec, free, wrong)
+            if left is None:
+                raise
+            try:
+                audit = prepared(left)
+            except BadInputError:
+                raise error from None
+        if not audit.shared:
+            unable = _cannot_act(audit, free)
+            left = _without(audit.spec, free, unable)
+            if left is not None:
+                audit, wrong = prepared(left), wrong | unable
+        audit.not_tried, audit.defaults = wrong, free | {FIELDS["about"]}
+        audits.append(audit)
+    return audits
+
+
+def _refused(spec: Spec, free: Collection[str], prepared: Callable[[Spec], Audit]) -> dict[str, str]:
+    """Return default parts with which, each alone, an audit cannot be prepared, and why."""
+    wrong = dict[str, str]()
+    # Defenses last: they are tried beside attacks that can be run.
+    for name in ("attacks", "baselines", "defenses"):
+        for part in getattr(spec, name) if name in free else ():
+            fields: dict[str, object] = {} if "defenses" not in free else {"defenses": (Part(name=NONE),)}
+            for other in ("attacks", "baselines"):
+                if other in free:
+                    fitting_parts = [p for p in getattr(spec, other) if p.title not in wrong]
+                    # Of attacks that were not tried yet none is at fault for a baseline, or the other way round.
+                    fields[other] = tuple(fitting_parts) if name == "defenses" else ()
+            try:
+                prepared(spec.model_copy(update={**fields, name: (part,)}))
+            except BadInputError as error:
+                wrong[part.title] = str(error)
+    return wrong
+
+
+def _cannot_act(audit: Audit, free: Collection[str]) -> dict[str, str]:
+    """Return the default parts of an audit with cheap exposures that cannot act, and why."""
+    wrong = dict[str, str]()
+    for configuration in sorted(audit.configurations, key=lambda point: point.defense != NONE):
+        defended = configuration.defense != NONE
+        if configuration.defense in wrong or (defended and "defenses" not in free):
+            continue
+        try:
+            audit.expose(configuration, range(1))
+        except (BadInputError, NotFiniteError) as error:
+            if not defended:
+                raise
+            wrong[configuration.defense] = str(error)
+            continue
+        for part in audit.parts:
+            if part.kind == "about" or part.label in wrong or (not defended and FIELDS[part.kind] not in free):
                 continue
             try:
-                audit.expose(configuration, range(1))
-            except (BadInputError, NotFiniteError) as error:
-                if not defended:
-                    raise
-                wrong[configuration.defense] = str(error)
-                continue
-            for part in audit.parts:
-                if part.kind != "attack" or part.label in wrong or (not defended and "attacks" in given):
-                    continue
-                try:
-                    tried(audit, configuration, part)
-                except BadInputError as error:
-                    wrong[configuration.defense if defended else part.part.title] = str(error)
-                    if defended:
-                        break
-        spec = audit.spec
-        left = {
-            name: tuple(part for part in getattr(spec, name) if part.title not in wrong)
-            for name in ("defenses", "attacks")
-        }
-        if wrong and all(left.values()):
-            [audit] = prepare_all([spec.model_copy(update=left)], folder)
-            audit.not_tried = wrong
-            errors |= wrong
-        audits_left.append(audit)
-    return audits_left, errors
+                tried(audit, configuration, part)
+            except BadInputError as error:
+                wrong[configuration.defense if defended else part.part.title] = str(error)
+                if defended:
+                    break
+    return wrong
+
+
+def _without(spec: S, free: Collection[str], wrong: Collection[str]) -> S | None:
+    """Return a spec without some default parts; None where there is nothing to leave out, or nothing would be left."""
+    if not wrong:
+        return None
+    left = {name: tuple(part for part in getattr(spec, name) if part.title not in wrong) for name in free}
+    if not all(left[name] or not getattr(spec, name) for name in free):
+        return None
+    return spec.model_copy(update=left)
+
+
+def _acting(audit: Audit, runs: list[Run]) -> list[Run]:
+    """Return the runs without those of default parts that could not act once they ran; the audit says why.
+
+    Raises:
+        BadInputError: no attack could act, or no baseline: what was to be measured cannot be.
+    """
+    refused = [run for run in runs if run.failures and not run.measured and all(f.refused for f in run.failures)]
+    refused = [run for run in refused if optional(audit, run.configuration, run.part)]
+    for kind in ("attack", "baseline"):
+        of_kind = [run for run in runs if run.part.kind == kind]
+        if of_kind and all(run in refused for run in of_kind):
+            raise BadInputError(of_kind[0].failures[0].message)
+    reasons = dict(audit.not_tried)
+    for configuration in audit.configurations:
+        here = [run for run in runs if run.configuration == configuration]
+        out = [run for run in here if run in refused]
+        if here and len(out) == len(here):
+            reasons[configuration.defense] = out[0].failures[0].message
+            continue
+        for run in out:
+            everywhere = all(other in refused for other in runs if other.label == run.label)
+            reasons[run.label if everywhere else f"{run.label}{where(configuration)}"] = run.failures[0].message
+    if refused:
+        audit.not_tried = reasons
+    return [run for run in runs if run not in refused]
 
 
 def run_all(
@@ -218,7 +302,12 @@ def _with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int
     all_audits, places = list(audits), dict[tuple[int, str], int]()
     for i, audit in enumerate(audits):
         for kind, control in (("positive", audit.control), ("negative", audit.negative)):
-            variant = control() if audit.spec.control else None
+            try:
+                variant = control() if audit.spec.control else None
+            except BadInputError as error:
+                # Nobody asked for a certain control: without it little leakage is not shown.
+                audit.not_tried = {**audit.not_tried, f"{kind} control": str(error)}
+                continue
             if variant is not None:
                 places[i, kind] = len(all_audits)
                 all_audits.append(variant)
@@ -242,7 +331,7 @@ def _reports(
         # Messages of the negative control are those of other records, about which proofs are right.
         beside = [places[i, "positive"]] if (i, "positive") in places else []
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
-        own = [withdrawn(run) for run in runs[i]] if wrong else runs[i]
+        own = _acting(audit, [withdrawn(run) for run in runs[i]] if wrong else runs[i])
         rows = [*rows_of(audit, own), *further[i]]
         at = [places.get((i, kind)) for kind in ("positive", "negative")]
         positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
@@ -420,7 +509,7 @@ def audit(
     """
     spec, dataset, network = spec_of(source, model, setting, schema, options)
     folder = None if out is None else Path(out)
-    [report] = run_all(prepare_all([spec], folder, dataset, network), folder, machines=machines)
+    [report] = run_all(fitting([spec], folder, None, dataset, network), folder, machines=machines)
     return report
 
 
@@ -566,7 +655,7 @@ def audit_document(
         assert text is not None
         specs = read_text_document(text, str(document), Path(document).parent, given, allow_code=allow_code)
     folder = None if out is None else Path(out)
-    return run_all(prepare_all(specs, folder), folder, document=text, machines=machines)
+    return run_all(fitting(specs, folder), folder, document=text, machines=machines)
 
 
 def _names(option: str, value: object) -> tuple[str, ...]:

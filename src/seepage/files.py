@@ -1,10 +1,13 @@
-"""Writing of files that are either complete or absent."""
+"""Reading of files that may come from anyone; writing of files that are either complete or absent."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import re
+import stat
 import tempfile
 from pathlib import Path
 
@@ -16,11 +19,56 @@ PRIVATE = 0o600
 # File in a run folder with all measurements.
 STORE = "audit.sqlite"
 _MOST_VALUES = 2_000_000
+_DEEPEST = 500
+_BRACKETS = re.compile(r"[\[\]{}]")
+_OPENING = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
+# Bytes of a text that people write; what programs write may be larger.
+MOST_BYTES = 2**24
+
+
+def check_file(path: Path, what: str) -> None:
+    """Refuse what is no file on a disk: folders, and pipes and devices, whose reading need not come to an end.
+
+    Raises:
+        OSError: the file does not exist, or its name cannot be used.
+    """
+    try:
+        mode = path.stat().st_mode
+    except ValueError:
+        raise BadInputError(f"{what} has a NUL character in its name; give the path of a file.") from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise BadInputError(
+            f"{what} is {kind} where a file on a disk is expected; save the content in one and name it."
+        )
+
+
+def read_bytes(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a file on a disk, of ``most`` bytes at most; no more is read.
+
+    Raises:
+        BadInputError: it is no such file, or larger.
+        OSError: it cannot be read.
+    """
+    check_file(path, what)
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise BadInputError(f"{what} has more than {most:,} bytes, more than such a file can need; name another file.")
+    return content
+
+
+def read_text(path: Path, what: str, most: int = MOST_BYTES, encoding: str = "utf-8") -> str:
+    """Return the text of a file on a disk, as ``read_bytes`` does; lines end in a line feed."""
+    content = read_bytes(path, what, most)
+    return io.TextIOWrapper(io.BytesIO(content), encoding).read()
 
 
 def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> object:
     """Return the plain values of a YAML text that may come from anyone: two million, aliases included, at most."""
     try:
+        _check_depth(text)
         # Without an alias a text holds no more values than characters.
         if "*" in text:
             _check_aliases(text, what)
@@ -32,6 +80,22 @@ def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] =
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(f"{what} is not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _check_depth(text: str) -> None:
+    """Raise a ``RecursionError`` for brackets in brackets, whose reading takes the square of their number."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
+        deepest = max(deepest, depth)
+    if deepest <= _DEEPEST:
+        return
+    # Some may stand in quotes, as in names of intervals.
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 def _check_aliases(text: str, what: str) -> None:
@@ -78,18 +142,44 @@ def write_whole(path: Path, content: str | bytes, private: bool = True) -> None:
 
     Others may read it only where ``private`` is False: that is for what names no cell or category of a user's table.
     """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if _is_device(path):
+            return _write_into(path, data)
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
     make_folder(path.parent, private)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
+                file.write(data)
             publish(Path(temporary), path, private)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise BadInputError(f"{str(path)!r} cannot be written ({why(error)} with --out.") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError | ValueError) -> BadInputError:
+    reason = why(error) if isinstance(error, OSError) else f"{error}): choose another name"
+    return BadInputError(f"{str(path)!r} cannot be written ({reason} with --out.")
+
+
+def _is_device(path: Path) -> bool:
+    """Return whether a path names a device, a pipe or an open stream, which a file must not take the place of."""
+    if path.absolute().parts[1:2] in (("dev",), ("proc",)) and path.exists():
+        return not path.is_dir()
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _write_into(path: Path, data: bytes) -> None:
+    # A pipe that nobody reads would wait for ever.
+    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
 
 
 def publish(temporary: Path, path: Path, private: bool = False, replace: bool = True) -> None:

@@ -132,6 +132,8 @@ def _read(path: Path) -> dict[str, Any]:
         ensure(math.isfinite(float(text)), f"{path.name!r} holds {text[:_LONGEST]}, which is no finite number")
         return float(text)
 
+    # Pipes and devices need not come to an end.
+    ensure(path.is_file(), f"{path.name!r} is no file on a disk")
     ensure(path.stat().st_size <= _LARGEST, f"{path.name!r} is larger than any certificate")
     found = json.loads(path.read_bytes(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
     ensure(isinstance(found, dict), f"{path.name!r} is no JSON object")

@@ -37,6 +37,8 @@ DECLARED: dict[str, Any] = {
     ],
     "target": {"name": "died", "categories": ["no", "yes"]},
 }
+# What numpy.save writes of an array without entries.
+SINGLE = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (0,), }".ljust(117) + b"\n"
 AGED = {"protocol": "table", "columns": [{"name": "age", "categories": [50, 60, 70]}]}
 # Names of the design's coefficients as formulaic has them.
 NAMES = ["Intercept", "sex[T.m]", "ward[T.er]", "ward[T.surgery]"]
@@ -390,6 +392,7 @@ def test_other_messages_are_refused(tmp_path: Path, declared: dict, sent: list, 
         ("a.json", b"\xff\xfe", "cannot be read"),
         ("a.json", b"3", "is of type int"),
         ("a.npz", b"PK\x03\x04 cut short", "no whole npz file"),
+        ("a.npz", SINGLE, "holds a single array without a name"),
         ("statistics.json", b"[1]", "a JSON object is expected"),
     ],
 )

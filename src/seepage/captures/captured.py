@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.files import write_whole
+from seepage.files import check_file, read_text, write_whole
 from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
 from seepage.models.model import Head, LocalParameters, Model
 from seepage.models.pairing import Pairing, is_list, listing, shapes_of
@@ -39,6 +39,7 @@ M = TypeVar("M", bound=BaseModel)
 def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
     """Open a safetensors file; a damaged one is refused, then or while it is read."""
     try:
+        check_file(path, repr(str(path)))
         with safe_open(str(path), framework="pt") as file:
             yield file
     except (SafetensorError, OSError) as error:
@@ -50,10 +51,7 @@ def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
 def text_of(path: Path, what: str, most_bytes: int, advice: str) -> str:
     """Return the text of a description in a file of its own."""
     try:
-        size = path.stat().st_size
-        if size > most_bytes:
-            raise BadInputError(f"{what} takes {size:,} bytes, more than a description can need; {advice}.")
-        return path.read_text(encoding="utf-8")
+        return read_text(path, what, most_bytes)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{what} cannot be read ({error}); {advice}.") from error
 

@@ -27,6 +27,7 @@ from seepage.captures.transcripts import TRANSCRIPT, read_about, read_transcript
 from seepage.devices import find_device
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, check_count
+from seepage.files import check_file, read_bytes
 from seepage.run.runner import Listener
 from seepage.settings.catalogue import settings
 from seepage.settings.option import fields_of
@@ -39,6 +40,8 @@ from seepage.wire.forest import Forest, read_forest
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
 
+# Bytes of a file that a program writes, with all records or trees.
+_MOST_BYTES = 2**30
 SUFFIX = ".json"
 # Weights of a file that was grown with this recipe add up within this share.
 _RECIPE = 1e-3
@@ -82,7 +85,7 @@ def _forests(path: Path) -> dict[Path, Forest]:
     forests = {}
     for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
         try:
-            forests[file] = read_forest(file.read_bytes(), repr(str(file)))
+            forests[file] = read_forest(read_bytes(file, f"the tree file {str(file)!r}", _MOST_BYTES), repr(str(file)))
         except OSError as error:
             raise BadInputError(f"the tree file {str(file)!r} cannot be read: {error}.") from error
     return forests
@@ -312,6 +315,7 @@ def _check_format(path: Path) -> None:
         raise BadInputError(f"the capture {str(path)!r} does not exist; give the path of one.")
     if path.is_dir() or path.suffix == ".safetensors" or is_tree_file(path):
         return
+    check_file(path, f"the capture {str(path)!r}")
     with path.open("rb") as file:
         # A file of safetensors begins with the length of its header in JSON, in eight bytes.
         begins = file.read(9)

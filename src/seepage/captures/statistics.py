@@ -10,6 +10,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pandas as pd
+from numpy.lib.npyio import NpzFile
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seepage import registry
@@ -29,7 +31,7 @@ from seepage.captures.sources import RECONSTRUCTION, RESULTS, CaptureResult, Kin
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, unknown_name
-from seepage.files import write_whole
+from seepage.files import read_bytes, write_whole
 from seepage.run.runner import Listener
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
@@ -349,12 +351,23 @@ def _json(path: Path) -> list[Mapping[str, Any]]:
 def _arrays(path: Path) -> list[Mapping[str, Any]]:
     """Return the iterations of an npz file: arrays by their names, or with an iteration's number behind a slash."""
     what = f"the message {str(path)!r}"
-    if path.stat().st_size > _LARGEST_ARRAYS:
-        raise BadInputError(f"{what} takes {path.stat().st_size:,} bytes, more than sums need; give fewer iterations.")
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+        packed = io.BytesIO(read_bytes(path, what, _LARGEST_ARRAYS))
+        file = np.load(packed, allow_pickle=False)
+        if not isinstance(file, NpzFile):
+            raise BadInputError(f"{what} holds a single array without a name; write it with numpy.savez.")
+        with file:
+            with zipfile.ZipFile(packed) as archive:
+                unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > _LARGEST_ARRAYS:
+                raise BadInputError(
+                    f"{what} unfolds to {unpacked:,} bytes, more than sums need; give fewer iterations."
+                )
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except BadInputError:
+        raise
+    # A header may claim any shape, an array of which does not fit into memory.
+    except (ValueError, OSError, EOFError, MemoryError, OverflowError, zlib.error, zipfile.BadZipFile) as error:
         why = "it has pickled objects, which are never loaded" if "pickle" in str(error) else str(error)
         why = " ".join(why.split())[:120]
         raise BadInputError(

@@ -178,6 +178,7 @@ def add(audited: Setting) -> None:
         # Only what can be run is worth the time that the runner takes to load.
         running = import_module("seepage.cli.running")
         machines = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
+        documented = document is not None or (preset is not None and setting == HORIZONTAL)
         running.run(
             specs,
             out,
@@ -187,9 +188,8 @@ def add(audited: Setting) -> None:
             quiet=quiet,
             document_text=None if document is None else text,
             cluster=machines,
-            # Defenses that nobody asked for must not stop an audit that they do not fit.
-            optional=document is None and (preset is None or setting != HORIZONTAL),
-            given=[name for name, value in given.items() if value is not None],
+            # Parts that nobody asked for must not stop an audit that they do not fit; a document asks for its own.
+            given=None if documented else [name for name, value in given.items() if value is not None],
             answers=running.Answers(junit, sarif, document),
         )
 

@@ -12,7 +12,7 @@ from time import monotonic, process_time
 import typer
 from rich.text import Text
 
-from seepage.auditing import fitting, prepare_all, run_all
+from seepage.auditing import fitting, run_all
 from seepage.cli.app import interruptible, new_folder
 from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import THIS_MACHINE, ClusterOptions
@@ -77,24 +77,21 @@ def run(
     quiet: bool = False,
     document_text: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
-    optional: bool = False,
-    given: Collection[str] = (),
+    given: Collection[str] | None = None,
     answers: Answers = _NOWHERE,
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 
-    ``wording`` words fields that messages advise to give, as the table was named: in a document, or by options. If
-    ``optional``, default defenses and attacks that do not fit table or network are not tried, with a line that says
-    why; ``given`` are the fields that the user gave.
+    ``wording`` words fields that messages advise to give, as the table was named: in a document, or by options.
+    Default parts that do not fit table or network are not tried, with a line that says why; ``given`` are the fields
+    that the user gave, those of the specs if None.
     """
     begun = process_time(), monotonic()
     answers.check(specs)
     try:
-        audits = prepare_all(specs, out)
-        if optional:
-            audits, wrong = fitting(audits, out, given)
-            for name, why in wrong.items():
-                print_message(f"{name} is not tried: {why}")
+        audits = fitting(specs, out, given)
+        for name, why in (line for audit in audits for line in audit.not_tried.items()):
+            print_message(f"{name} is not tried: {why}")
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)

@@ -16,6 +16,7 @@ from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
+from seepage.files import read_text
 from seepage.kernel import RefusedError
 from seepage.models.making import make_model
 from seepage.report.terminal import make_console
@@ -108,7 +109,7 @@ def _declared(declared: Path | None, encoder: Path | None, records: int | None, 
     if declared is not None:
         what, advice = f"the declaration {str(declared)!r}", "write it as a description of captured updates"
         try:
-            about = as_description(json_object(declared.read_text(encoding="utf-8"), what, advice), what)
+            about = as_description(json_object(read_text(declared, what), what, advice), what)
         except (OSError, UnicodeDecodeError) as error:
             raise BadInputError(f"{what} cannot be read: {error}.") from error
     given = {"encoder": None if encoder is None else ClientEncoder.load(encoder), "batch_size": records, "head": head}

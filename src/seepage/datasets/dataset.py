@@ -137,9 +137,15 @@ def bundled(name: str) -> pd.DataFrame:
     return frame
 
 
-def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
-    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
-    order = np.random.default_rng(seed).permutation(len(data.all))
+def some_rows(data: Dataset, most: int, seed: int, least: int = 0) -> Dataset:
+    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer.
+
+    Rows of a table with fewer than ``least`` are repeated until there are as many.
+    """
+    generator, count = np.random.default_rng(seed), len(data.all)
+    order = generator.permutation(count)
+    while 0 < len(order) < least:
+        order = np.concatenate([order, generator.permutation(count)[: least - len(order)]])
     return replace(data, train=data.all.rows(order[:most]), test=None)
 
 

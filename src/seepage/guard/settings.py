@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seepage.captures.captured import described
 from seepage.errors import BadInputError
-from seepage.files import load_yaml
+from seepage.files import load_yaml, read_text
 from seepage.guard.policy import Action, GuardPolicy, Mode
 from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
@@ -78,7 +78,7 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
     path = Path(path)
     what = f"the guard file {str(path)!r}"
     try:
-        values = load_yaml(path.read_text(encoding="utf-8"), what)
+        values = load_yaml(read_text(path, what), what)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{what} cannot be read ({error}); give the path of a YAML file.") from error
     if not isinstance(values, dict):

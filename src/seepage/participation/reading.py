@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import read_text
 from seepage.text import clean, how_many
 
 LONG = ("round", "client")
@@ -77,12 +78,12 @@ def read_participation(path: Path) -> Participation:
         BadInputError: the file cannot be read, or a line cannot be understood.
     """
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.is_file() and path.stat().st_size > _LARGEST:
             raise BadInputError(
                 f"{clean(path, 200)!r} has {path.stat().st_size:,} bytes, more than a table of {_MOST:,} cells; leave "
                 "out rounds, or clients that were in the same rounds as others."
             )
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, f"the participation table {clean(path, 200)!r}", _LARGEST, "utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInputError(f"{clean(path, 200)!r} is not in UTF-8 ({error}); save it as CSV in UTF-8.") from error
     except FileNotFoundError:

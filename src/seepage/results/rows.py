@@ -18,13 +18,15 @@ from seepage.assessment.measurement import estimates, gained
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.assessment.task import is_constant, over_constant
 from seepage.errors import BadInputError, FieldError
-from seepage.files import write_whole
+from seepage.files import read_text, write_whole
 from seepage.results.checks.finding import Where, where_of
 from seepage.run.limits import by_units, judged_figures, samples_of
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
 from seepage.text import clean, printable_json
 
+# Bytes of a file that a program writes, with all records or trees.
+_MOST_BYTES = 2**30
 # Metric of certified cells that are wrong, no result: above 0 it is a mistake in seepage.
 WRONG = "certified_wrong"
 
@@ -233,7 +235,7 @@ def _read_row(path: Path, place: int, row: object) -> ResultRow:
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file of a run folder."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, repr(str(path)), _MOST_BYTES)
         if not text:
             raise BadInputError(f"{str(path)!r} is empty (0 bytes), not what an audit writes; run the audit again.")
         return json.loads(text, parse_constant=_refused)

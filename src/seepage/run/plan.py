@@ -19,8 +19,8 @@ from seepage.errors import BadInputError, Remedy
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.option import TABLE, fields_of
-from seepage.settings.part import Part
-from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
+from seepage.settings.part import NONE, Part
+from seepage.settings.setting import Audit, Configuration, Outcome, PartKind, PlannedPart
 from seepage.settings.spec import Spec
 from seepage.text import lasting
 
@@ -145,6 +145,8 @@ def _within(name: str, value: object) -> Iterator[tuple[str, int]]:
 _TRIAL_SECONDS = 0.15
 # Share of a limited time that trials may take.
 _FOR_TRIALS = 0.5
+# Fields that name the parts of a kind; measurements of the deployment are named by none.
+FIELDS: Mapping[PartKind, str] = {"attack": "attacks", "baseline": "baselines", "about": "about"}
 # Variants of an audit that are its controls.
 POSITIVE, NEGATIVE = "positive control", "negative control"
 
@@ -352,7 +354,7 @@ def _jobs(
             else:
                 note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
                 trial = functools.partial(_try, all_series[i], group, clock, note)
-            tried[i] = _unless_failing(trial, clock)
+            tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
             alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
             longest[label] = max(longest.get(label, 0.0), tried[i] or 0.0)
         total += tried[i] or 0.0
@@ -366,7 +368,8 @@ def _jobs(
             known = ends is None or None not in forecast.values()
             with threads(audits[place].spec.threads):
                 estimate = functools.partial(audits[place].forecast, configuration)
-                seconds = forecast.get(like) or (_unless_failing(estimate, clock) if known else None)
+                refuses = not all(_optional(all_series[i]) for i in series)
+                seconds = forecast.get(like) or (_unless_failing(estimate, clock, refuses) if known else None)
                 forecast[place, configuration] = seconds
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of, ready
@@ -457,14 +460,31 @@ def _expose(series: Series, seconds: float | None) -> float | None:
     return seconds
 
 
-def _unless_failing(forecast: Callable[[], float | None], clock: Callable[[], float]) -> float | None:
-    """Return a forecast; where the trial fails, the time until then: the job will fail alike and stop no other."""
+def optional(audit: Audit, configuration: Configuration, part: PlannedPart) -> bool:
+    """Return whether nobody named a part or its defense, so that one that cannot act is not tried and ends no run."""
+    if audit.spec.variant in (POSITIVE, NEGATIVE):
+        return True
+    defended = configuration.defense != NONE
+    return FIELDS[part.kind] in audit.defaults or (defended and "defenses" in audit.defaults)
+
+
+def _optional(series: Series) -> bool:
+    return optional(series.audit, series.configuration, series.part)
+
+
+def _unless_failing(
+    forecast: Callable[[], float | None], clock: Callable[[], float], refuses: bool = True
+) -> float | None:
+    """Return a forecast; where the trial fails, the time until then: the job will fail alike and stop no other.
+
+    Bad input stops the run before anything is computed if ``refuses``.
+    """
     begun = clock()
     try:
         return forecast()
-    except BadInputError:
-        raise
-    except Exception:
+    except Exception as error:
+        if refuses and isinstance(error, BadInputError):
+            raise
         return clock() - begun
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sqlite3
 import tempfile
 import zlib
@@ -68,6 +69,10 @@ _REMOVALS = [
 ] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
+# Last line of a traceback of a BadInputError, or of what says more of one.
+_REFUSED = re.compile(r"seepage\.(errors\.(BadInputError|FieldError)|assessment\.utility\.TooFewRowsError): .*")
+
+
 @dataclass(frozen=True)
 class Failure:
     """A job that failed."""
@@ -75,6 +80,11 @@ class Failure:
     units: range
     message: str
     traceback: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether the part said that it cannot act on these rows or this network (``BadInputError``)."""
+        return _REFUSED.fullmatch(self.traceback.rstrip().rpartition("\n")[2]) is not None
 
 
 class Store:

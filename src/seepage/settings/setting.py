@@ -261,7 +261,9 @@ class Audit(ABC, Generic[S]):
         shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
             measures all of them in one job.
         together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
-        not_tried: default defenses and attacks that cannot act on these rows or this network, with the reason.
+        not_tried: default parts and controls that cannot act on these rows or this network, with the reason.
+        defaults: fields of the spec whose parts nobody named, and ``about`` for measurements of the deployment: one
+            that cannot act is not tried, and ends no audit.
         repeatable: whether further units and other configurations can be run; not where messages were captured.
     """
 
@@ -277,6 +279,7 @@ class Audit(ABC, Generic[S]):
     together: int | None = None
     repeatable: bool = True
     not_tried: Mapping[str, str] = MappingProxyType({})
+    defaults: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> Schema | None:

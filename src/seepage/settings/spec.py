@@ -623,6 +623,14 @@ class Spec(Plain):
         usual = type(self).attempt(values)
         return self if isinstance(usual, list) else usual
 
+    def is_usual(self, name: str) -> bool:
+        """Return whether a field has the value that it has where nobody names one, such as the default attacks."""
+        if name not in self.model_fields_set:
+            return True
+        # Some defaults follow from other fields, and are set when these are checked.
+        usual = type(self).attempt({field: getattr(self, field) for field in self.model_fields_set - {name}})
+        return not isinstance(usual, list) and getattr(usual, name) == getattr(self, name)
+
     def reseeded(self: S, seed: int) -> S:
         """Return the same audit with another seed: other repetitions of the same deployment."""
         return self.model_copy(update={"seed": seed})

@@ -18,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from torch import nn
 
 from seepage.errors import BadInputError
+from seepage.files import read_text
 from seepage.tabular.schema import Category, Discrete, Schema
 
 # Largest difference between a declared entry and the client's own one, of the entry's size or 1.
@@ -204,7 +205,7 @@ class ClientEncoder(BaseModel):
     def load(cls, path: str | Path) -> ClientEncoder:
         """Read a declaration from a JSON file."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(read_text(Path(path), f"the encoder declaration {str(path)!r}"))
         except (OSError, UnicodeDecodeError) as error:
             raise BadInputError(f"the encoder declaration {str(path)!r} cannot be read: {error}.") from error
 

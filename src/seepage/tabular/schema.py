@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from yaml.emitter import ScalarAnalysis
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.files import load_yaml
+from seepage.files import load_yaml, read_text
 from seepage.text import steers
 
 # Integers up to here survive standardisation in float64 and back (the error stays below 0.5).
@@ -230,7 +230,7 @@ class Schema(BaseModel):
     def load(cls, path: str | Path) -> Schema:
         """Read a schema from a YAML file."""
         try:
-            return cls.from_yaml(Path(path).read_text(encoding="utf-8"))
+            return cls.from_yaml(read_text(Path(path), f"the schema file {str(path)!r}"))
         except (OSError, UnicodeDecodeError) as error:
             raise BadInputError(
                 f"the schema file {str(path)!r} cannot be read: {error}; give the path of a UTF-8 YAML file."

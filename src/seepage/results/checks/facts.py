@@ -15,6 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where, where_of
+from seepage.run.plan import POSITIVE
 from seepage.run.runner import Run
 from seepage.settings.setting import LEAKED, Audit, Configuration, Probe
 from seepage.settings.threat_model import applicability
@@ -163,6 +164,8 @@ class Facts:
         if measured < UNITS_FOR_VERDICT:
             unit = self.audit.spec.unit
             return f"on {measured} {unit}{'s' if measured != 1 else ''}"
+        if POSITIVE in self.audit.not_tried:
+            return f"{POSITIVE} not tried"
         # A setting without a positive control cannot pass one.
         if self.control is None and self.audit.spec.control:
             return TOO_SMALL if self.audit.too_small_for_control else None

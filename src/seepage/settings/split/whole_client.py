@@ -59,6 +59,8 @@ _SEEN_AT = {
 }
 # Rows of a control, and columns of coins: enough to hold 264 records out of.
 _CONTROL_ROWS = 1_200
+# Attacks learn from an eighth of them. Coins are drawn for each row anew, so that rows of a small table may repeat.
+_CONTROL_FEWEST = 320
 _CONTROL_COINS = 4
 
 
@@ -210,7 +212,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         attacks = tuple(part for part, e in entries if not guesses_labels(e) or getattr(e.factory, "reads_bare", True))
         if not attacks:
             return None
-        planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), _CONTROL_COINS, self.spec.seed)
+        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
+        planted = with_coins(some, _CONTROL_COINS, self.spec.seed)
         coin_schema = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
         data = replace(planted, train=Table(coin_schema, planted.train.frame))
         changed = {

@@ -101,6 +101,8 @@ _ROWS_A_SECOND = 300
 _WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
 _CONTROL_ROWS = 1_200
+# Attacks learn from a tenth of them. Coins are drawn for each row anew, so that rows of a small table may repeat.
+_CONTROL_FEWEST = 320
 _CONTROL_COINS = 4
 # Chance that what the active party holds of a planted coin shows its side.
 _COPIED = 0.8
@@ -416,7 +418,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
         if not attacks or self.layout is not None:
             return None
-        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed)
+        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
         planted = with_coins(some, _CONTROL_COINS, self.spec.seed, copies=_COPIED)
         changed = {
             "passive": (planted.schema.names[-_CONTROL_COINS:],),
