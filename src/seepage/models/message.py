@@ -158,7 +158,9 @@ class MessageForm:
             logs = outputs.log_softmax(1)
         classes = logs.shape[1]
         codes = labels.long()
-        targets = functional.one_hot(codes, classes).to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / classes
+        # Not ``one_hot``, which looks at the values, so that several batches at once cannot be computed.
+        targets = (codes[:, None] == torch.arange(classes, device=codes.device)).to(outputs.dtype)
+        targets = targets * (1 - self.smoothing) + self.smoothing / classes
         if self.loss == "focal":
             log = logs.gather(1, codes[:, None])[:, 0]
             losses = -(1 - log.exp()).pow(float(self.gamma)) * log
