@@ -79,7 +79,8 @@ class Gradient:
 
     ``form`` is that of the message. As long as it is the declared one, the message tells how many copies of a record
     there are. Of a ``fitted`` one it does not: a record is there once, and ``counts`` have its factor in units of the
-    form, which is 1 unless the form is not quite that of this record.
+    form, which is 1 unless the form is not quite that of this record. Where no form is known either (``formless``),
+    ``counts`` have the derivatives of the message's loss by the record's outputs as they are.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Gradient:
         self.network, self.records, self.rounding = network, records, rounding
         self.head: Head = head
         self.form = self.declared = form
-        self.fitted = False
+        self.fitted = self.formless = False
         self.received = [layer.double() for layer in layers]
         self.left = list(self.received)
         self._names: Sequence[str] = ()
@@ -127,9 +128,10 @@ class Gradient:
         """Factor of a record's slope in the message, but for the weights of its class."""
         return float(self.form.scale) / (1 if self.form.reduction == "sum" else self.records)
 
-    def refit(self, form: MessageForm | None) -> None:
-        """Take a fitted form, or the declared one again, and begin anew with the whole message."""
-        self.form, self.fitted = form or self.declared, form is not None
+    def refit(self, form: MessageForm | None, formless: bool = False) -> None:
+        """Take a fitted form, none at all, or the declared one again, and begin anew with the whole message."""
+        self.form, self.formless = form or self.declared, formless
+        self.fitted = formless or form is not None
         self.left, self.tolerances = list(self.received), STRICT
 
     def copies(self, counts: _Counts) -> Float[Tensor, " record"]:
@@ -140,6 +142,10 @@ class Gradient:
 
     def labels(self, counts: _Counts) -> Float[Tensor, " copy"]:
         """Return the label of each copy, record by record."""
+        if self.formless:
+            # The class whose output the loss pulls up, under most losses.
+            errors = counts[:, : self.network.outputs]
+            return ((errors[:, 0] < 0) if self.head == "sigmoid" else errors.argmin(1)).double()
         if self.fitted:
             return counts.argmax(1).double()
         if self.head == "regression":
@@ -219,10 +225,12 @@ class Gradient:
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
         copies = self._weights(counts)
+        # Of one record of the mean's loss: what is added up grows with its square.
+        unit = self.records * (float(copies.max()) if self.formless and len(copies) else abs(self.share))
         lengths = []
         for at, size in enumerate(entering):
             reach = torch.stack([errors[at].square() for errors in each]).sum(0)
-            added = (copies * size) @ reach
+            added = unit * ((copies * size) @ reach)
             sizes = (added + self.received[at].square().sum(1)).sqrt()
             there = sizes > 0
             lengths.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
@@ -232,6 +240,9 @@ class Gradient:
         """Return the factor of each record's chances in the message."""
         if self.head == "regression":
             return counts[:, 0] * abs(self.share)
+        if self.formless:
+            # The largest derivative is next to the factor, which no smaller one tells.
+            return counts.norm(dim=1).amax().expand(len(counts)) if len(counts) else counts[:, 0]
         weights = counts.new_tensor(self.form.weights or [1.0] * counts.shape[1])
         return (counts @ weights) * abs(self.share)
 
@@ -243,6 +254,8 @@ class Gradient:
     def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
         if self.head == "regression":
             return 2 * (counts[:, :1] * outputs - counts[:, 1:]) * self.share
+        if self.formless:
+            return counts[:, : outputs.shape[1]]
         if not self.form.plain:
             return torch.einsum("ny,nyo->no", counts, self.form.slopes(self.head, outputs)) * self.share
         copies = counts.sum(-1, keepdim=True)
@@ -255,6 +268,8 @@ class Gradient:
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
+        if self.formless:
+            return self._as_they_are(evidence, inside)
         if self.fitted:
             return self._factored(evidence, inside)
         if self.head == "regression":
@@ -305,6 +320,34 @@ class Gradient:
         factor = torch.where((factor - 1).abs() < AGREES, torch.ones_like(factor), factor)
         counts = torch.zeros_like(evidence.chances).scatter(1, label[:, None], factor[:, None])
         return Passed(spanned & (factor > 0), counts, spanned)
+
+    def _as_they_are(self, evidence: CandidateEvidence, inside: Tensor) -> Passed:
+        """Test candidates of a message of no known form: input and error in their spans."""
+        near = inside & (evidence.off < self.tolerances.outside)
+        largest = evidence.errors[near].abs().amax() if bool(near.any()) else evidence.errors.new_tensor(torch.inf)
+        spanned = inside & (evidence.off < self.tolerances.outside + self._turned(evidence.errors / largest))
+        spanned &= near | (evidence.errors.abs().amax(1) <= largest)
+        return Passed(spanned, self.padded(evidence.errors), spanned)
+
+    def padded(self, errors: Float[Tensor, "record output"]) -> _Counts:
+        """Return derivatives by the outputs as ``counts`` of a message without a form."""
+        return torch.nn.functional.pad(errors, (0, self.classes - errors.shape[1]))
+
+    def solved(self, rows: _Rows) -> _Counts:
+        """Return the ``counts`` of a message without a form with which these records explain all layers best."""
+        run = self.network.run(rows)
+        basis = self._basis(run.outputs)
+        parts = [run.errors(direction.expand_as(run.outputs)) for direction in basis]
+        size = len(rows) * len(basis)
+        gram, pull = rows.new_zeros(size, size), rows.new_zeros(size)
+        for at, layer in enumerate(self.received):
+            scale = row_scale(layer)
+            errors = torch.cat([part[at] for part in parts]) / scale
+            inputs = run.entering[at].repeat(len(basis), 1)
+            gram += (errors @ errors.T) * (inputs @ inputs.T)
+            pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs)
+        weights = torch.linalg.pinv(gram, hermitian=True) @ pull
+        return self.padded(weights.view(len(basis), len(rows)).T @ basis)
 
     def _turned(self, errors: Tensor) -> Tensor:
         """Return the share by which rounded chances turn an error, in units of one record's."""

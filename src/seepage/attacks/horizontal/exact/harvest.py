@@ -38,6 +38,8 @@ _ALIKE = 1e-8  # relative distance of inputs that count as the same: less than a
 _FITS, _NEARER = 8, 0.9
 # Candidates in the spans that the declared form does not explain, from which on it is given up.
 _STRANGERS = 3
+_SOLVED = 3  # times that records and the derivatives by their outputs are fitted in turn, where no form is known
+_LAYERS_WITHOUT_FORM = 2  # a message needs more layers than these for records to be read without any form
 _MOVED = 1e-5  # step of their central differences, standardised
 
 
@@ -90,14 +92,14 @@ class _Contradiction:
     """
 
     def __init__(self) -> None:
-        self.clear = self.ended = False
+        self.contradicted = self.ended = False
         self._cells: list[Tensor] = []
 
     def shown(self, passing: _Passing, left: int) -> bool:
         """Take the candidates of a round; return whether to end the search under the declared form."""
         self._cells.append(passing.spanned)
         strangers = len(passing.spanned) - passing.explained
-        self.clear |= strangers > passing.explained or passing.copies > left
+        self.contradicted |= strangers > passing.explained or passing.copies > left
         self.ended = strangers >= max(_STRANGERS, 2 * passing.explained) or (
             passing.copies > left and passing.explained > 1
         )
@@ -140,17 +142,29 @@ class Harvester(RecordHarvester):
         harvest = self._read(gradient, seed, contradiction)
         if harvest.complete:
             return harvest
-        if not contradiction.clear or gradient.head == "regression":
+        if not contradiction.contradicted or gradient.head == "regression":
             return harvest
         gradient.refit(None)
+        best, most = None, len(harvest.once().cells)
         fitted = self._form(gradient, contradiction.cells(self._starts))
         if fitted is not None:
             gradient.refit(fitted.form)
             refitted = self._read(gradient, seed, None)
-            if refitted.complete or len(refitted.cells) > len(harvest.once().cells):
-                return self._settled(gradient, refitted, fitted)
-            gradient.refit(None)
+            if refitted.complete or len(refitted.cells) > most:
+                best, most = self._settled(gradient, refitted, fitted), len(refitted.cells)
+        # With one hidden layer, combinations of records lie in the spans as well, and only a form tells them apart.
+        if len(gradient.received) > _LAYERS_WITHOUT_FORM and most < gradient.records:
+            gradient.refit(None, formless=True)
+            formless = self._read(gradient, seed, None)
+            if len(formless.cells) > most:
+                return replace(formless, form=self._unknown(gradient))
+        if best is not None:
+            return best
+        gradient.refit(None)
         return self._read(gradient, seed, None) if contradiction.ended else harvest
+
+    def _unknown(self, gradient: Gradient) -> FittedForm:
+        return FittedForm(replace(gradient.declared, estimated=True), 0, gradient.records)
 
     def _settled(self, gradient: Gradient, harvest: Harvest, fitted: FittedForm) -> Harvest:
         """Return a harvest with the form that all of its records have, and whether they replay the message then."""
@@ -213,7 +227,15 @@ class Harvester(RecordHarvester):
             barren = 0 if len(new) else barren + 1
             spans = gradient.spans()
         complete = int(gradient.copies(counts).sum()) == gradient.records
-        if complete and (surely is not None or not isinstance(gradient.network, Network)):
+        for _ in range(_SOLVED if gradient.formless and len(cells) else 0):
+            counts = gradient.solved(self._rows(cells))
+            cells, counts = self._fitted(gradient, cells, counts)
+        # Of many numbers beside few categories, the spans leave some less precise than the whole message has them.
+        if complete and (
+            surely is not None
+            or not isinstance(gradient.network, Network)
+            or not gradient.explained(self._rows(cells), counts)
+        ):
             cells, counts = self._fitted(gradient, cells, counts)
         rows = self._rows(cells)
         complete = complete and gradient.explained(rows, counts)

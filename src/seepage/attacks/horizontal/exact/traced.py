@@ -380,9 +380,9 @@ class TracedGradient(Gradient):
             outputs = call(self._model.module, parameters, rows)
             # Whatever the loss is, its derivative by the outputs is known.
             added = (outputs * self._error(outputs.detach(), counts)).sum()
-            # A parameter may be of no effect on these rows.
-            slopes = torch.autograd.grad(added, list(parameters.values()), allow_unused=True, materialize_grads=True)
-        sent = dict(zip(parameters, slopes, strict=True))
+            # A parameter that no output depends on gets a gradient of 0.
+            parts = torch.autograd.grad(added, list(parameters.values()), allow_unused=True, materialize_grads=True)
+            sent = dict(zip(parameters, parts, strict=True))
         return {name: part - sent[name] for name, part in self._message.items()}
 
     def _explained(self, rows: Tensor, counts: Tensor, unsure: list[Tensor]) -> bool:

@@ -478,7 +478,7 @@ def _rest(
 ) -> GradientView:
     """Return the gradient of the other records, of the declared form or, without its factor, of the fitted one."""
     model = view.model
-    if fitted is not None:
+    if fitted is not None and fitted.agreeing:
         factor, model = factor / fitted.form.scale, replace(model, form=replace(fitted.form, scale=1.0))
     elif model.form.reduction == "sum":
         factor = 1.0
@@ -495,7 +495,8 @@ def _no_witness(harvest: Harvest) -> str | None:
     if not harvest.complete:
         return NO_WITNESS
     if harvest.form is not None:
-        return "the form of the message was fitted, and the kernel has no rule for it"
+        how = "was fitted" if harvest.form.agreeing else "is not known"
+        return f"the form of the message {how}, and the kernel has no rule for it"
     return None
 
 
@@ -557,4 +558,6 @@ def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
         text += "; together they do not give the message, as where loss or recipe differ from what was declared"
     if harvest.form is not None:
         text += f"; {harvest.form}"
+        # Other labels, under another factor or setting, may explain as much.
+        text += ", and the labels are not sure" * (not harvest.complete or not harvest.form.tells_labels)
     return text + (f" (not proved: {proof.doubt})" if proof.doubt and harvest.complete else "")
