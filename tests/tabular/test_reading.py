@@ -209,7 +209,7 @@ def test_parquet_types_are_understood_or_refused(tmp_path: Path) -> None:
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.sampled_from(["1e3", "+5", "-0", ".5", "5.", "1E-3", "true", "False", *MISSING]),
+    st.sampled_from(["1e3", "+5", "-0", ".5", "5.", "1E-3", "+-0", "true", "False", *MISSING]),
 )
 
 

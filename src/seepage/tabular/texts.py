@@ -546,7 +546,7 @@ def _values(texts: pa.Array) -> np.ndarray | None:
     if _any(_compute.match_substring_regex(texts, _NO_NUMBER)):
         return None
     kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(texts, _WHOLE)) else (pa.float64(),)
-    unsigned = _compute.replace_substring_regex(texts, pattern=r"^\+", replacement="")
+    unsigned = _compute.replace_substring_regex(texts, pattern=r"^\+([^+-])", replacement=r"\1")
     for kind in kinds:
         try:
             return unsigned.cast(kind).to_numpy(zero_copy_only=False)
