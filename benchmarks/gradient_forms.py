@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +66,7 @@ def main() -> None:
 def table(name: str) -> Dataset:
     """Return a table by its name."""
     if name == "wine":
-        wine = load_wine()
+        wine: Any = load_wine()
         frame = pd.DataFrame(wine["data"], columns=wine["feature_names"])
         return read_table(frame.assign(kind=[f"kind {code}" for code in wine["target"]]), target="kind")
     if name != "categories":

@@ -69,9 +69,10 @@ def test_class_weights_and_label_smoothing_of_several_classes_are_fitted_togethe
 
 
 @pytest.mark.long
-def test_weights_of_records_are_no_usual_form_and_the_records_are_read_all_the_same() -> None:
+@pytest.mark.parametrize("bias", [True, False])
+def test_weights_of_records_are_no_usual_form_and_the_records_are_read_all_the_same(bias: bool) -> None:
     weights = torch.tensor([0.3, 5.0, 1.7, 2.2, 0.9, 4.1, 3.3, 0.6])
-    model = mlp(graded(), (60, 50), seed=0)
+    model = mlp(graded(), (60, 50), seed=0, bias=bias)
     guess = attacked(model, graded(), LABELS, lambda o, y: (weights * cross_entropy(o, y, reduction="none")).mean())
     assert_all_read(guess, None)
     assert guess.regime is not None

@@ -290,7 +290,7 @@ def _polished(
     free = 1 if not form.weights else classes if form.smoothing else len(label.unique())
     cost = free * _NUMBER + _REVERSED * (sign < 0)
     cost += 0.0 if setting is None else _USUAL if usual else _NUMBER
-    return _Trial(form, off, cost, free + (setting is not None and not usual))
+    return _Trial(form, off, cost, free + (setting is not None))
 
 
 def _pulled(head: Head, errors: _Errors) -> Int[Tensor, " record"]:

@@ -39,7 +39,6 @@ _FITS, _NEARER = 8, 0.9
 # Candidates in the spans that the declared form does not explain, from which on it is given up.
 _STRANGERS = 3
 _SOLVED = 3  # times that records and the derivatives by their outputs are fitted in turn, where no form is known
-_LAYERS_WITHOUT_FORM = 2  # a message needs more layers than these for records to be read without any form
 _MOVED = 1e-5  # step of their central differences, standardised
 
 
@@ -153,7 +152,7 @@ class Harvester(RecordHarvester):
             if refitted.complete or len(refitted.cells) > most:
                 best, most = self._settled(gradient, refitted, fitted), len(refitted.cells)
         # With one hidden layer, combinations of records lie in the spans as well, and only a form tells them apart.
-        if len(gradient.received) > _LAYERS_WITHOUT_FORM and most < gradient.records:
+        if gradient.network.hidden > 1 and most < gradient.records:
             gradient.refit(None, formless=True)
             formless = self._read(gradient, seed, None)
             if len(formless.cells) > most:
