@@ -316,9 +316,8 @@ def observed(module: nn.Module, encoded: Tensor) -> tuple[dict[str, Tensor], dic
 def test_bends_of_activations_bound_their_derivatives() -> None:
     at = torch.linspace(-12, 12, 200_001, dtype=torch.float64, requires_grad=True)
     for name, (least, most, bend) in intervals._CURVES.items():
-        slope = torch.autograd.grad(
-            intervals._FUNCTIONS.get(name, getattr(functional, name, None))(at).sum(), at, create_graph=bend is not None
-        )[0]
+        activation = intervals._FUNCTIONS.get(name) or getattr(functional, name)
+        slope = torch.autograd.grad(activation(at).sum(), at, create_graph=bend is not None)[0]
         assert least <= float(slope.detach().min()), name
         assert float(slope.detach().max()) <= most, name
         if bend is not None:
