@@ -133,7 +133,7 @@ def _read(path: Path) -> dict[str, Any]:
         return float(text)
 
     # Pipes and devices need not come to an end.
-    ensure(path.is_file(), f"{path.name!r} is no file on a disk")
+    ensure(path.is_file() or not path.exists(), f"{path.name!r} is no file on a disk")
     ensure(path.stat().st_size <= _LARGEST, f"{path.name!r} is larger than any certificate")
     found = json.loads(path.read_bytes(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
     ensure(isinstance(found, dict), f"{path.name!r} is no JSON object")

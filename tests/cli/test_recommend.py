@@ -83,7 +83,7 @@ def test_the_default_audit_leaves_out_what_does_not_fit_a_small_table(seepage: A
     own = ("audit", "--data", "own.csv", "--target", "ill", "--batch-size", 4, "--victims", 1, "--no-control")
     status, _, err = seepage(*own, "--restarts", 1, "--iterations", 2, "--out", "run", "--quiet")
     assert status == 0
-    assert "aggregation is left out: " in err
+    assert "aggregation is not tried: " in err
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     assert {row["defense"] for row in rows} == {"none", "dp_sgd"}
     assert "What to do" in (tmp_path / "run" / "report.html").read_text()

@@ -45,7 +45,7 @@ HOSTILE = (SCRIPT, IMAGE, LINK, TURNED, LONG, QUOTES, HEBREW, LINES)
 def hostile_frame(rows: int = 48) -> pd.DataFrame:
     """A table whose column names and cells are what nobody would want in a page."""
     draw = np.random.default_rng(0)
-    frame = pd.DataFrame({name: draw.choice(["a", IMAGE, SCRIPT, HEBREW], rows) for name in HOSTILE})
+    frame = pd.DataFrame({name: draw.choice(["a", IMAGE + "!", SCRIPT + "!", HEBREW + "!"], rows) for name in HOSTILE})
     frame["number"] = draw.normal(0, 10, rows).round(2)
     frame[LINK + "2"] = draw.integers(0, 50, rows)
     frame["target <i>"] = draw.choice([SCRIPT, "no"], rows)

@@ -21,7 +21,7 @@ from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, check_
 from seepage.errors import BadInputError, check_count, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
-from seepage.models.message import Reduction
+from seepage.models.head import Reduction
 from seepage.models.model import Head
 from seepage.models.pairing import is_list
 from seepage.models.states import State, as_state, changes, common_prefix, state_digest

@@ -28,6 +28,7 @@ from seepage.devices import find_device
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, check_count
 from seepage.files import check_file, read_bytes
+from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
 from seepage.settings.catalogue import settings
 from seepage.settings.option import fields_of
@@ -224,7 +225,7 @@ _OF_TREES = _COMMON | {"batch_size", "regularisation", "learning_rate"}
 # Fields of a spec that are fields of an attack in Python, too.
 _OF_TRANSCRIPTS = ("model", "attacks", "data", "known", "truth", "separator", "seed", "gate")
 _SHARED = ("truth", "weights", "batch_size", "holds", "head", "separator", "seed", "restore_labels", "allow_large")
-_SHARED += ("model_seed", "dropout", "gate", "loss")
+_SHARED += ("model_seed", "dropout", "gate")
 
 
 @dataclass(frozen=True)
@@ -376,6 +377,7 @@ def _on_updates(spec: AttackSpec) -> FederationAttack:
         options,
         reference=spec.data,
         device=find_device(spec.device),
+        loss=None if spec.loss is None else DeclaredLoss(**spec.loss.model_dump()),
         **{name: getattr(spec, name) for name in _SHARED},
     )
 

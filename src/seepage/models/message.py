@@ -13,10 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError, check_choice
-from seepage.models.head import Head
+from seepage.models.head import Head, Loss, Reduction
 
-Loss = Literal["cross_entropy", "focal", "squared", "squared_chance", "huber"]
-Reduction = Literal["mean", "sum"]
 Format = Literal["float32", "float16", "bfloat16", "int8"]
 ScaleOf = Literal["known", "round", "record"]
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from seepage.defenses import Defense, RecordDefense
 from seepage.learning import LocalTraining
-from seepage.models.message import PLAIN, Loss, MessageForm, Reduction
+from seepage.models.head import Loss, Reduction
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Model
 from seepage.registry import defenses
 from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView, View

@@ -205,7 +205,7 @@ def _read(
         if not gaps and not wrong:
             cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
-        wrong.append(missing_cells(gaps) if missing is None else _no_place(gaps, rows, missing))
+        wrong.append(missing_cells(gaps, steered=False) if missing is None else _no_place(gaps, rows, missing))
     raise_all(wrong)
     notes += [_filled(how, columns) for how, columns in filled.items()]
     if mask is not None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
-from seepage.models.head import Dropout, Head
-from seepage.models.message import Loss, Reduction
-from seepage.protocols.recipe import DeclaredLoss
+from seepage.models.head import Dropout, Head, Loss, Reduction
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, named, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, QuasiIdentifiers, Spec
@@ -56,18 +54,42 @@ class Training(Plain):
     )
 
 
-class BatchLoss(DeclaredLoss):
+_NumberFrom0 = Annotated[float, Field(ge=0, lt=float("inf"))]
+
+
+class BatchLoss(Plain):
     """Loss of a batch, where it is not the mean of the records' usual losses."""
 
     loss: Annotated[Loss, Option("Loss of one record: cross_entropy, focal, ...", PARTIES)] = "cross_entropy"
     reduction: Annotated[Reduction, Option("What is taken over the records of a batch: mean or sum.", PARTIES)] = "mean"
-    weights: Annotated[tuple[float, ...], Option("Weight of each class, in the order of its categories.", PARTIES)] = ()
-    smoothing: Annotated[float, Option("Label smoothing, from 0 to below 1.", PARTIES)] = 0.0
-    gamma: Annotated[float, Option("Exponent of the focal loss.", PARTIES)] = 0.0
-    delta: Annotated[float, Option("Error from which on Huber's loss is a straight line.", PARTIES)] = 1.0
-    scale: Annotated[
-        float, Option("Factor of the loss, such as a loss scale or the number of accumulated batches.", PARTIES)
+    weights: Annotated[
+        tuple[_NumberFrom0, ...], Option("Weight of each class, in the order of its categories.", PARTIES)
+    ] = ()
+    smoothing: Annotated[float, Field(ge=0, lt=1), Option("Label smoothing.", PARTIES)] = 0.0
+    gamma: Annotated[_NumberFrom0, Option("Exponent of the focal loss.", PARTIES)] = 0.0
+    delta: Annotated[
+        float, Field(gt=0, lt=float("inf")), Option("Error from which on Huber's loss is a straight line.", PARTIES)
     ] = 1.0
+    scale: Annotated[
+        float,
+        Field(allow_inf_nan=False),
+        Option("Factor of the loss, such as a loss scale or the number of accumulated batches.", PARTIES),
+    ] = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """Take the name of a reduction or of a loss for the whole."""
+        if not isinstance(value, str):
+            return value
+        return {"reduction" if value in get_args(Reduction) else "loss": value}
+
+    @field_validator("scale")
+    @classmethod
+    def _some_factor(cls, scale: float) -> float:
+        if scale == 0:
+            raise BadInputError("a loss with the factor 0 has no gradient; give another scale.")
+        return scale
 
 
 class HorizontalSpec(Spec):

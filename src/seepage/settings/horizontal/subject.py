@@ -19,6 +19,7 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
 from seepage.models.making import make_model
+from seepage.models.message import MessageForm
 from seepage.models.model import Model
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
@@ -121,7 +122,7 @@ def prepare(
     form: dict[str, Any] = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
     placed, source = make_model(network, *table, seed=seed, weights=spec.weights, device=device, **form)
     if spec.loss is not None:
-        placed = replace(placed, form=spec.loss.form)
+        placed = replace(placed, form=MessageForm(**spec.loss.model_dump()))
     encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:

@@ -143,6 +143,10 @@ class Harvester(RecordHarvester):
             return harvest
         if not contradiction.contradicted or gradient.head == "regression":
             return harvest
+        if any(rank > gradient.records for rank in harvest.dimensions):
+            # No loss gives so many dimensions: the number of records is wrong.
+            gradient.refit(None)
+            return self._read(gradient, seed, None) if contradiction.ended else harvest
         gradient.refit(None)
         best, most = None, len(harvest.once().cells)
         fitted = self._form(gradient, contradiction.cells(self._starts))

@@ -201,7 +201,8 @@ class Unmix:
                 if len(by_spans.cells) > len(harvest.cells):
                     harvest = _labelled(encoder, by_spans, estimate(victim, progress))
                     unsent.add(victim)
-            harvest = harvest if harvest.complete else harvest.once()
+            if not harvest.complete and view.model.head != "regression":
+                harvest = harvest.once()
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
