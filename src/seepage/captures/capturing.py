@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack, get_args, overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, check_
 from seepage.errors import BadInputError, check_count, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
-from seepage.models.head import Reduction
+from seepage.models.head import loss_fields
 from seepage.models.model import Head
 from seepage.models.pairing import is_list
 from seepage.models.states import State, as_state, changes, common_prefix, state_digest
@@ -257,10 +257,9 @@ def _about(facts: _Given) -> Description:
 
 def _loss(loss: object, weights: object, scale: object) -> dict[str, object]:
     """Return the fields of a declared loss from its name or fields, its class weights and its factor."""
-    if loss is None or isinstance(loss, Mapping):
-        fields = dict(loss or {})
-    else:
-        fields = {"reduction" if loss in get_args(Reduction) else "loss": loss}
+    named = {} if loss is None else loss_fields(loss)
+    # What is neither a name nor fields is refused with its value, as the loss of one record.
+    fields = dict(named) if isinstance(named, Mapping) else {"loss": named}
     if weights is not None:
         fields["weights"] = torch.as_tensor(weights).detach().flatten().tolist()
     return fields if scale is None else {**fields, "scale": scale}

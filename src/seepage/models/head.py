@@ -1,6 +1,6 @@
 """Choices about networks, as types. Nothing here imports PyTorch."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 Head = Literal["softmax", "sigmoid", "regression"]
 """Outputs of a network."""
@@ -13,3 +13,15 @@ Loss = Literal["cross_entropy", "focal", "squared", "squared_chance", "huber"]
 
 Reduction = Literal["mean", "sum"]
 """What the loss of a batch is of those of its records, as in PyTorch."""
+
+
+def loss_fields(named: object) -> object:
+    """Return the fields of a loss that the name of a reduction or of a loss stands for; anything else as it is.
+
+    Example:
+        >>> loss_fields("sum"), loss_fields("focal"), loss_fields({"smoothing": 0.1})
+        ({'reduction': 'sum'}, {'loss': 'focal'}, {'smoothing': 0.1})
+    """
+    if not isinstance(named, str):
+        return named
+    return {"reduction" if named in get_args(Reduction) else "loss": named}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 from torch import Tensor
 
 from seepage.defenses import Defense, RecordDefense
 from seepage.learning import LocalTraining
-from seepage.models.head import Loss, Reduction
+from seepage.models.head import Loss, Reduction, loss_fields
 from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Model
 from seepage.registry import defenses
@@ -76,9 +76,7 @@ class DeclaredLoss(DeclaredForm):
     @classmethod
     def _named(cls, value: object) -> object:
         """Take the name of a reduction or of a loss for the whole."""
-        if not isinstance(value, str):
-            return value
-        return {"reduction" if value in get_args(Reduction) else "loss": value}
+        return loss_fields(value)
 
 
 class MessageRecipe(BaseModel):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
-from seepage.models.head import Dropout, Head, Loss, Reduction
+from seepage.models.head import Dropout, Head, Loss, Reduction, loss_fields
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, named, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, QuasiIdentifiers, Spec
@@ -80,9 +80,7 @@ class BatchLoss(Plain):
     @classmethod
     def _named(cls, value: object) -> object:
         """Take the name of a reduction or of a loss for the whole."""
-        if not isinstance(value, str):
-            return value
-        return {"reduction" if value in get_args(Reduction) else "loss": value}
+        return loss_fields(value)
 
     @field_validator("scale")
     @classmethod

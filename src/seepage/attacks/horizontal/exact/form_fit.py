@@ -204,7 +204,7 @@ def _smoothed(
     pull = chances[:, :, None] - eye
     size = wanted.norm(dim=1).clamp(min=1e-300)
     for sign in (1.0, -1.0):
-        for first in (_pulled(head, sign * errors), chances.argmax(1), _standing_out(chances, sign * wanted)):
+        for first in (pulled(head, sign * errors), chances.argmax(1), _standing_out(chances, sign * wanted)):
             label, heed = first, 1 / size
             common = more = chances.new_zeros(classes)
             for _ in range(_LABELLED * _LABELLED):
@@ -244,7 +244,7 @@ def _polished(
     kind, classes = _kind(start), 2 if head == "sigmoid" else outputs.shape[1]
     sign = math.copysign(1.0, start.scale)
     setting = {"smoothing": float(start.smoothing), "gamma": float(start.gamma)}.get(kind)
-    label = _pulled(head, errors * sign) if label is None else label
+    label = pulled(head, errors * sign) if label is None else label
     size = errors.norm(dim=1).clamp(min=1e-300)
     place = torch.arange(len(errors), device=errors.device)
 
@@ -293,6 +293,6 @@ def _polished(
     return _Trial(form, off, cost, free + (setting is not None))
 
 
-def _pulled(head: Head, errors: _Errors) -> Int[Tensor, " record"]:
+def pulled(head: Head, errors: _Errors) -> Int[Tensor, " record"]:
     """Return the class whose output a record's loss pulls up."""
     return (errors[:, 0] < 0).long() if head == "sigmoid" else errors.argmin(1)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.form_fit import AGREES, factors_of
+from seepage.attacks.horizontal.exact.form_fit import AGREES, factors_of, pulled
 from seepage.attacks.horizontal.exact.networks import Layered, Network
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.message import PLAIN, MessageForm
@@ -143,9 +143,8 @@ class Gradient:
     def labels(self, counts: _Counts) -> Float[Tensor, " copy"]:
         """Return the label of each copy, record by record."""
         if self.formless:
-            # The class whose output the loss pulls up, under most losses.
-            errors = counts[:, : self.network.outputs]
-            return ((errors[:, 0] < 0) if self.head == "sigmoid" else errors.argmin(1)).double()
+            # Under most losses.
+            return pulled(self.head, counts[:, : self.network.outputs]).double()
         if self.fitted:
             return counts.argmax(1).double()
         if self.head == "regression":
