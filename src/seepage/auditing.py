@@ -16,6 +16,7 @@ import pandas as pd
 from torch import nn
 
 from seepage.assessment.decision import ALPHA
+from seepage.assessment.gain import References
 from seepage.assessment.row import ResultRow
 from seepage.captures.audit import Attacked
 from seepage.config.document import make_specs, read_text_document
@@ -36,10 +37,11 @@ from seepage.results.gate import check_gate, decide
 from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
+from seepage.run.enough import Enough, StoppingRule, until_decided
 from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import FIELDS, Plan, check_counts, enough_memory, make_plan, optional, tried, where
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
-from seepage.run.runner import Listener, Run, run_audits, side_by_side
+from seepage.run.runner import Listener, Run, run_audits, seconds_of, side_by_side
 from seepage.run.store import Store
 from seepage.settings import typed
 from seepage.settings.catalogue import setting as find_setting
@@ -275,16 +277,22 @@ def run_all(
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
         limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
+        cache = store.setup if timed is None else timed.within(store.setup)
+        references = [audit.references(cache, listener.started) for audit in audits]
+        rules: dict[int, StoppingRule] = {
+            i: Enough(audit, references[i], functools.partial(seconds_of, audit, store))
+            for i, audit in enumerate(audits)
+            if until_decided(audit)
+        }
         left = None if timed is None else timed.for_jobs(trains)
-        runs = run_audits(all_audits, store, listener, plan, left, limits, machines, clock)
+        runs = run_audits(all_audits, store, listener, plan, left, {**rules, **limits}, machines, clock)
         affords = (lambda _: True) if timed is None else (lambda seconds: timed.for_jobs(trains) > seconds)
         more = [longer(audit, runs[i], store.setup, affords, listener.started) for i, audit in enumerate(audits)]
-        cache = store.setup if timed is None else timed.within(store.setup)
         further = [audit.further_rows(cache, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
             write_provenance(folder, store, private)
-    reports = _reports(audits, all_audits, places, runs, further, limits, plan, origin, more)
+    reports = _reports(audits, all_audits, places, runs, further, limits, plan, origin, more, references)
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
         rows = [row for report in reports for row in report.rows]
@@ -324,6 +332,7 @@ def _reports(
     plan: Plan,
     origin: Mapping[str, object],
     more: Sequence[list[Longer]] = (),
+    references: Sequence[Mapping[int | None, References]] = (),
 ) -> list[Report]:
     """Return the reports of audits that were run with their controls behind them."""
     reports = []
@@ -332,7 +341,7 @@ def _reports(
         beside = [places[i, "positive"]] if (i, "positive") in places else []
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
         own = _acting(audit, [withdrawn(run) for run in runs[i]] if wrong else runs[i])
-        rows = [*rows_of(audit, own), *further[i]]
+        rows = [*rows_of(audit, own, references[i] if references else None), *further[i]]
         at = [places.get((i, kind)) for kind in ("positive", "negative")]
         positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
         twice = more[i] if more else []

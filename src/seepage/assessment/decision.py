@@ -72,12 +72,16 @@ def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -
 
 
 def least_mean(
-    values: NDArray[np.float64], rest: NDArray[np.float64] | None = None, *, alpha: float = ALPHA
+    values: NDArray[np.float64],
+    rest: NDArray[np.float64] | None = None,
+    *,
+    alpha: float = ALPHA,
+    counts: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return for each column of (unit, column) the largest number that the mean of its values is shown to be above.
 
     Values are at least 0. With ``rest``, in [0, 1], the number is that of values against ``1 - rest``: the least ratio
-    of their means. 0 where all values are 0.
+    of their means. 0 where all values are 0. ``counts`` says how many units have each value; one each if None.
 
     The log wealth of the bet against the number ``exp(-s)`` rises with ``s`` and is convex in it, so that Newton's
     method comes down to its root from above, where the number is shown.
@@ -90,25 +94,26 @@ def least_mean(
     # Smaller values count as 0, which shows less.
     gains = np.where(values > _TINY, values, 0.0)
     rests = np.zeros_like(gains) if rest is None else rest
+    times = np.ones_like(gains) if counts is None else counts
     # Sorted, so that the order of the units does not change a bit of a sum.
     order = np.lexsort((rests, gains), axis=0)
-    gains, rests = np.take_along_axis(gains, order, 0), np.take_along_axis(rests, order, 0)
+    gains, rests, times = (np.take_along_axis(array, order, 0) for array in (gains, rests, times))
     positive, bounds = gains > 0, np.zeros(gains.shape[1])
     columns = np.flatnonzero(positive.any(0))
-    gains, rests, positive = gains[:, columns], rests[:, columns], positive[:, columns]
+    gains, rests, times, positive = (array[:, columns] for array in (gains, rests, times, positive))
     # One bet of about a half shows this much by itself.
     bet, weight = _BETS[_HALF], _LOG_WEIGHTS[_HALF]
-    alone = np.where(positive, np.log(bet * np.where(positive, gains, 1.0)), math.log1p(-bet)).sum(0)
-    at = (threshold - weight - alone) / positive.sum(0)
+    alone = (times * np.where(positive, np.log(bet * np.where(positive, gains, 1.0)), math.log1p(-bet))).sum(0)
+    at = (threshold - weight - alone) / (times * positive).sum(0)
     bets = _BETS[:, None, None]
     for _ in range(_STEPS):
         grown = np.exp(at) * gains
         factors = 1 + bets * (rests + grown - 1)
         with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
-            wealths = np.log(factors).sum(1)
+            wealths = (times * np.log(factors)).sum(1)
         logs = mixture(wealths)
         # Of such a bet nothing is left, and nothing grows.
-        slopes = (bets * grown / np.maximum(factors, _TINY)).sum(1)
+        slopes = (times * bets * grown / np.maximum(factors, _TINY)).sum(1)
         step = (logs - threshold) / (np.exp(_LOG_WEIGHTS[:, None] + wealths - logs) * slopes).sum(0)
         at -= np.maximum(step, 0.0)
         if (step < _CLOSE).all():

@@ -22,6 +22,8 @@ from seepage.errors import BadInputError
 
 PerVictim = Float[Tensor, " victim"]
 Range = tuple[float, float]
+# Distinct values, and how many victims have each.
+Sample = tuple[tuple[float, ...], tuple[int, ...]]
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
 UNITS_FOR_VERDICT = 5
@@ -69,7 +71,7 @@ def intervals(samples: Sequence[tuple[PerVictim, Range | None]], level: float = 
     _check_level(level)
     figures = [(values[~values.isnan()].double().cpu(), bounds) for values, bounds in samples]
     scaled = [_scaled(valid, bounds) for valid, bounds in figures]
-    shares = _betting({share for share in scaled if share is not None}, level)
+    shares = betting({share for share in scaled if share is not None}, (1 - level) / 2)
     return [
         _estimate(valid, bounds, None if share is None else shares[share], level)
         for (valid, bounds), share in zip(figures, scaled, strict=True)
@@ -94,27 +96,33 @@ def _estimate(valid: PerVictim, bounds: Range | None, shares: Range | None, leve
     return Estimate(mean, max(float(low), ends[0]), min(float(high), ends[1]), n, std)
 
 
-def _scaled(valid: PerVictim, bounds: Range | None) -> tuple[float, ...] | None:
-    """Return the values, sorted, as shares of their range; None for one value, or where they have no such range."""
+def _scaled(valid: PerVictim, bounds: Range | None) -> Sample | None:
+    """Return the values as shares of their range, see ``sample_of``; None for one, or where there is no such range."""
     if len(valid) < 2 or bounds is None or not math.isfinite(bounds[1] - bounds[0]):
         return None
     shares = (valid - bounds[0]) / (bounds[1] - bounds[0])
     if bool(((shares < -_ROUNDING) | (shares > 1 + _ROUNDING)).any()):
         return None
-    return tuple(shares.clamp(0, 1).sort().values.tolist())
+    return sample_of(shares.clamp(0, 1))
 
 
-def _betting(samples: Collection[tuple[float, ...]], level: float) -> dict[tuple[float, ...], Range]:
-    """Return both betting bounds of the mean of each sample in [0, 1]."""
-    by_size: dict[int, list[tuple[float, ...]]] = {}
+def sample_of(values: PerVictim) -> Sample:
+    """Return the distinct values in [0, 1], sorted, and how many victims have each."""
+    distinct, counts = torch.unique(values.detach().double().cpu(), return_counts=True)
+    return tuple(distinct.tolist()), tuple(counts.tolist())
+
+
+def betting(samples: Collection[Sample], alpha: float) -> dict[Sample, Range]:
+    """Return both betting bounds of the mean of each sample in [0, 1], each at ``alpha``; together they are fast."""
+    by_size: dict[int, list[Sample]] = {}
     for sample in samples:
-        by_size.setdefault(len(sample), []).append(sample)
+        by_size.setdefault(len(sample[0]), []).append(sample)
     bounds = {}
     for n, own in by_size.items():
         together = max(1, _VALUES_AT_ONCE // n)
         for some in (own[i : i + together] for i in range(0, len(own), together)):
-            values = np.array(some).T
-            low, short = (least_mean(side, alpha=(1 - level) / 2) for side in (values, 1 - values))
+            values, counts = (np.array([sample[k] for sample in some], dtype=float).T for k in (0, 1))
+            low, short = (least_mean(side, alpha=alpha, counts=counts) for side in (values, 1 - values))
             bounds |= dict(zip(some, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
     return bounds
 
@@ -134,6 +142,43 @@ def student(mean: float | None, std: float | None, n: int, level: float = 0.95) 
         return None
     half = _quantile((1 + level) / 2, n - 1) * std / math.sqrt(n)
     return mean - half, mean + half
+
+
+def over_trainings(values: PerVictim, rows: int, level: float = 0.95, rate: float | None = None) -> Estimate:
+    """Return the mean over trainings of a share of test rows, with an interval over both.
+
+    The variance of the mean is ``s^2 / T + p (1 - p) / M``: ``s`` the deviation over ``T`` trainings, ``p`` the share,
+    and ``M`` the number of test rows. ``p (1 - p)`` is an upper bound of the variance over rows of a row's mean over
+    trainings, which it reaches where all trainings are right about the same rows. The interval is Student's with
+    Satterthwaite's degrees of freedom; there is none for a single training.
+
+    Args:
+        values: one share a training; NaN values are left out.
+        rows: number of test rows.
+        rate: share whose variance over rows counts, where the values are differences from a constant; the mean if None.
+
+    Example:
+        >>> found = over_trainings(torch.tensor([0.83, 0.84, 0.85, 0.84, 0.83]), 15_060)
+        >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        (0.838, 0.828, 0.848)
+    """
+    _check_level(level)
+    valid = values[~values.isnan()].double().cpu()
+    n = len(valid)
+    if n < 2 or rows < 2:
+        return Estimate(float(valid.mean()) if n else None, None, None, n)
+    mean, std = float(valid.mean()), float(valid.std())
+    share = min(1.0, max(0.0, mean if rate is None else rate))
+    by_training, by_row = std**2 / n, share * (1 - share) / rows
+    variance = by_training + by_row
+    if variance == 0:
+        return Estimate(mean, mean, mean, n, std)
+    freedom = variance**2 / (by_training**2 / (n - 1) + by_row**2 / (rows - 1))
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
+    low, high = mean - half, mean + half
+    return (
+        Estimate(mean, low, high, n, std) if rate is not None else Estimate(mean, max(0.0, low), min(1.0, high), n, std)
+    )
 
 
 def with_student(estimate: Estimate, bounds: Range = (-math.inf, math.inf)) -> Estimate:

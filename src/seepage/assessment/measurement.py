@@ -64,6 +64,11 @@ class Measurement:
         """Return the mean over victims, or Kendall's tau-b across them, with its interval."""
         return estimates([self], level)[0]
 
+    @property
+    def is_rate(self) -> bool:
+        """Whether each value is a rate, of which more means that more leaked."""
+        return self.bounds == (0.0, 1.0) and self.higher_leaks and self.entropy is None
+
     def less(self, other: Measurement) -> Measurement:
         """Return the difference of each victim to ``other``, whose clusters are taken as points."""
         if len(self.values) != len(other.values):

@@ -13,6 +13,8 @@ from seepage.assessment.measurement import Measurement, gained
 
 # What a constant answer gets, beside the figure of the model; rows name it as their baseline.
 CONSTANT = "constant_"
+# Number of records behind a figure of the model, which its interval is over, too.
+ROWS = "rows_of_"
 _AUC_OF_CONSTANT = 0.5
 
 
@@ -26,13 +28,26 @@ def is_constant(metric: str) -> bool:
     return metric.startswith(CONSTANT)
 
 
+def is_beside(metric: str) -> bool:
+    """Return whether a metric only serves to read another one: that of a constant answer, or a number of records."""
+    return metric.startswith((CONSTANT, ROWS))
+
+
+def rows_behind(figure: Measurement, beside: Sequence[Measurement]) -> int | None:
+    """Return the number of records that a share of the task is over in each training; None where that is not known."""
+    if figure.column is not None or figure.bounds != (0.0, 1.0):
+        return None
+    rows = [other.mean for other in beside if other.metric == ROWS + figure.metric]
+    return None if not rows or rows[0] is None else round(rows[0])
+
+
 def of_task(
     metric: str,
     value: float | Float[Tensor, ""] | None,
     labels: Shaped[Tensor | np.ndarray, " record"],
     tolerance: float = 0.0,
 ) -> list[Measurement]:
-    """Return a figure of a model on records with some labels, and that of the best constant answer on them.
+    """Return a figure of a model on records with some labels, that of the best constant answer, and their number.
 
     The constant answer knows how often each label is among these records, so that it is the best there is. Of no
     records there is neither.
@@ -43,7 +58,7 @@ def of_task(
 
     Example:
         >>> [(figure.metric, figure.mean) for figure in of_task("task_accuracy", 0.5, np.array([1, 1, 1, 0]))]
-        [('task_accuracy', 0.5), ('constant_task_accuracy', 0.75)]
+        [('task_accuracy', 0.5), ('constant_task_accuracy', 0.75), ('rows_of_task_accuracy', 4.0)]
     """
     values = np.sort(np.asarray(labels, dtype=float))
     constant = None
@@ -56,7 +71,11 @@ def of_task(
     else:
         met = np.searchsorted(values, values + 2 * tolerance, side="right") - np.arange(len(values))
         constant = float(met.max() / len(values))
-    return [Measurement.of_unit(metric, None, value), Measurement.of_unit(f"{CONSTANT}{metric}", None, constant)]
+    figures = [Measurement.of_unit(metric, None, value), Measurement.of_unit(f"{CONSTANT}{metric}", None, constant)]
+    if metric != "task_accuracy":
+        return figures
+    rows = Measurement.of_unit(f"{ROWS}{metric}", None, float(len(values)) if len(values) else None)
+    return [*figures, replace(rows, bounds=(0.0, float("inf")))]
 
 
 def over_constant(

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.func import vmap
 
-from seepage.assessment.intervals import Estimate, interval
+from seepage.assessment.intervals import Estimate, interval, over_trainings
 from seepage.assessment.plain_gradient import training_gradient
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
@@ -154,11 +154,13 @@ class Utility:
         return bool(self.values.isnan().any())
 
     def estimate(self) -> Estimate:
-        """Return the mean over replicas, its interval over trainings, not test rows; None where one diverged."""
+        """Return the mean over replicas, with an interval over trainings and test rows; None where one diverged."""
         if self.diverged:
             # The mean over the others would ignore the failures.
             return Estimate(None, None, None, int((~self.values.isnan()).sum()))
-        return interval(self.values, bounds=(0.0, 1.0 if self.metric == "task_accuracy" else float("inf")))
+        if self.metric == "task_accuracy":
+            return over_trainings(self.values, self.test_rows)
+        return interval(self.values, bounds=(0.0, float("inf")))
 
 
 def measure_utility(

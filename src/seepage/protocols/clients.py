@@ -131,17 +131,9 @@ class Clients(ABC, Generic[M]):
     ) -> tuple[list[Update], RecordsSecret]:
         for model in models:
             model.check(rows.schema)
-        if len(seeds) == 0:
-            raise BadInputError("a protocol needs at least one seed, one for each victim, got none.")
-        if self.records > len(rows) and not self.replacement:
-            of = "" if self.clients == 1 else f" of each of {self.clients} clients"
-            what = "batch size" if self.holds == self.batch_size else "holds"
-            raise BadInputError(
-                f"{what} {self.holds}{of} is larger than the client's {len(rows)} rows; "
-                f"use a {what} of at most {len(rows) // self.clients} or draw with replacement."
-            )
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
+        drawn_records = self._drawn(rows, generators)
+        cells, labels = drawn_records.cells, drawn_records.labels
         encoded = encoder.encode(cells.to(encoder.mean.device))
         if isinstance(self.defense, RecordDefense):
             check_seed_count(len(seeds), defense_seeds)
@@ -178,6 +170,22 @@ class Clients(ABC, Generic[M]):
             used.append(torch.stack(batches).view(len(seeds), self.clients, -1).add(first).flatten(1))
         drawn = None if self.holds == self.batch_size else torch.stack(used, dim=1)
         return received, RecordsSecret(cells, labels, drawn)
+
+    def draw(self, rows: Table, seeds: Sequence[int]) -> RecordsSecret:
+        """Return the records of a victim's clients for each seed, as ``run`` draws them, without any message."""
+        return self._drawn(rows, [torch.Generator().manual_seed(seed) for seed in seeds])
+
+    def _drawn(self, rows: Table, generators: Sequence[torch.Generator]) -> RecordsSecret:
+        if len(generators) == 0:
+            raise BadInputError("a protocol needs at least one seed, one for each victim, got none.")
+        if self.records > len(rows) and not self.replacement:
+            of = "" if self.clients == 1 else f" of each of {self.clients} clients"
+            what = "batch size" if self.holds == self.batch_size else "holds"
+            raise BadInputError(
+                f"{what} {self.holds}{of} is larger than the client's {len(rows)} rows; "
+                f"use a {what} of at most {len(rows) // self.clients} or draw with replacement."
+            )
+        return RecordsSecret(*rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators])))
 
     @abstractmethod
     def answer(

@@ -177,7 +177,8 @@ class AuditResult:
     @property
     def units_run(self) -> str:
         """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
-        wanted, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
+        planned = [run.planned for run in self.runs if run.is_attack]
+        wanted, attacks = max(planned, default=self.audit.units), [len(run.units) for run in self.runs if run.is_attack]
         of = how_many(wanted, self.audit.spec.unit)
         counts = list(filter(None, attacks))
         if not counts:

@@ -14,9 +14,12 @@ import numpy as np
 import pandas as pd
 
 from seepage.assessment import Estimate, Lift, Measurement
-from seepage.assessment.measurement import estimates, gained
+from seepage.assessment.gain import Reference, References, pooled
+from seepage.assessment.intervals import over_trainings
+from seepage.assessment.lifts import lifts
+from seepage.assessment.measurement import estimates
 from seepage.assessment.row import FIELDS, ResultRow
-from seepage.assessment.task import is_constant, over_constant
+from seepage.assessment.task import is_beside, rows_behind
 from seepage.errors import BadInputError, FieldError
 from seepage.files import read_text, write_whole
 from seepage.results.checks.finding import Where, where_of
@@ -57,19 +60,26 @@ SCHEMA_VERSION = 1
 _FORMULA = ("=", "+", "-", "@")
 
 
-def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
+def rows_of(
+    audit: Audit, runs: Sequence[Run], references: Mapping[int | None, References] | None = None
+) -> list[ResultRow]:
     """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    The lift is over the best baseline on the same metric, column and units, for attacks and for parts that must not
-    exceed the baselines; figures that are no leakage have none. Where a job failed, figures are of the other units;
-    where there was no time for any unit of an attack, there is one row without a figure.
+    The lift is over the best baseline on the same metric and column, for attacks and for parts that must not exceed the
+    baselines; figures that are no leakage have none. Where a job failed, figures are of the other units; where there
+    was no time for any unit of an attack, there is one row without a figure.
+
+    Args:
+        references: figures of baselines over draws that no attack sees, by batch size. Where there is one, it is the
+            figure of the baseline; else that on the attacked units is.
     """
     rows: list[ResultRow] = []
     for configuration in audit.configurations:
         here = [run for run in runs if run.configuration == configuration]
         baselines = [run for run in here if run.part.kind == "baseline"]
+        beside = (references or {}).get(configuration.batch_size, {})
         for run in sorted(here, key=lambda run: not run.is_attack):
-            rows.extend(_rows_of(audit, run, baselines))
+            rows.extend(_rows_of(audit, run, baselines, beside))
     return rows
 
 
@@ -109,31 +119,65 @@ def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measureme
     }
 
 
-def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
+def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run], references: References) -> list[ResultRow]:
     if not run.measured:
         nothing = Estimate(None, None, None, 0)
         return [_row(audit, run, ("accuracy", None), nothing, None)] if run.is_attack else []
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
-    constants = [measured for measured in run.measured if is_constant(measured.metric)]
-    shown = [measured for measured in run.measured if measured.metric != WRONG and not is_constant(measured.metric)]
+    beside = [measured for measured in run.measured if is_beside(measured.metric)]
+    shown = [measured for measured in run.measured if measured.metric != WRONG and not is_beside(measured.metric)]
     telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
-    lifts = [
-        gained(measured, compared) if tells else over_constant(measured, constants)
-        for measured, tells in zip(shown, telling, strict=True)
-    ]
-    gains = iter(estimates([lift[2] for lift in lifts if lift is not None]))
-    rows = []
-    for measured, estimate, lift in zip(shown, estimates(shown), lifts, strict=True):
-        gain = None if lift is None else Lift(*lift[:2], next(gains))
-        rows.append(_row(audit, run, (measured.metric, measured.column), estimate, gain))
+    by_members = not by_units(audit.spec)
+    found = _estimates(shown, by_members)
+    if run.part.kind == "baseline":
+        own = references.get(run.label, {})
+        found = [_of_reference(own.get((m.metric, m.column)), e) for e, m in zip(found, shown, strict=True)]
+    found_lifts = lifts(shown, telling, compared, beside, references, by_members)
+    for i, measured in enumerate(shown):
+        if (records := rows_behind(measured, beside)) is not None:
+            found[i] = over_trainings(measured.values, records)
+            found_lifts[i] = _over_constant(found_lifts[i], found[i])
+    rows: list[ResultRow] = []
+    for measured, estimate, lift in zip(shown, found, found_lifts, strict=True):
+        rows.append(_row(audit, run, (measured.metric, measured.column), estimate, lift))
         if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
             rows.extend(
                 _row(audit, run, (metric, None), _derived(function, estimate), None)
                 for metric, function in audit.about.derived.items()
             )
     return rows
+
+
+def _over_constant(lift: Lift | None, estimate: Estimate) -> Lift | None:
+    """Return the lift of a share of the task over a constant answer, with the interval of the share."""
+    if lift is None or lift.reference is None or estimate.mean is None:
+        return lift
+    low, high = (None if end is None else end - lift.reference for end in (estimate.low, estimate.high))
+    gain = Estimate(estimate.mean - lift.reference, low, high, estimate.n, estimate.std)
+    return Lift(lift.baseline, lift.reference, gain)
+
+
+def _estimates(shown: Sequence[Measurement], by_members: bool) -> list[Estimate]:
+    """Return the estimate of each figure over its units; with an interval over all members where these are judged."""
+    over_units = estimates(shown)
+    if not by_members:
+        return over_units
+    over_members = estimates([_of_members(measured) for measured in shown])
+    return [
+        replace(units, low=members.low, high=members.high) if measured.clusters is not None else units
+        for measured, units, members in zip(shown, over_units, over_members, strict=True)
+    ]
+
+
+def _of_members(measured: Measurement) -> Measurement:
+    """Return the figure with the members of its repetitions as units; unchanged where there are none."""
+    return measured if measured.clusters is None else replace(measured, values=pooled(measured.clusters), clusters=None)
+
+
+def _of_reference(known: Reference | None, estimate: Estimate) -> Estimate:
+    return estimate if known is None else Estimate(known.mean, known.low, known.high, known.n, known.std)
 
 
 def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:

@@ -7,7 +7,7 @@ first unit. So one worker or two, killed or not, decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seepage.assessment import decision
+from seepage.assessment.gain import Figure
 from seepage.assessment.measurement import Measurement
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
@@ -26,13 +27,16 @@ _BUDGET = 3
 # Few units show leakage that is plain to see.
 _FIRST_LOOK = 5
 _GROWTH = 1.5
+# Units of a configuration that is only compared with.
+_REFERENCE = 10
 # Metric and column of the share of records that are certified.
 _CERTIFIED = ("certified", None)
 S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
-# Measurements of an attack on some units, and those of each baseline on the same units.
-SideBySide = tuple[Sequence[Measurement], Sequence[Sequence[Measurement]]]
+# Measurements of an attack on some units, and those of each baseline on the same units, by label.
+SideBySide = tuple[Sequence[Measurement], Mapping[str, Sequence[Measurement]]]
+MeasuredBy = Callable[[Configuration, str, Collection[Figure]], SideBySide]
 
 
 @dataclass(frozen=True)
@@ -142,11 +146,8 @@ class Limits:
             return [budget]
         parts = [part for part in self.audit.parts if part.label in self.columns]
         group = max((self.audit.group(point, part) for point in self.deployed for part in parts), default=1)
-        counts, wanted = [], float(_FIRST_LOOK)
-        while not counts or counts[-1] < budget:
-            counts.append(min(budget, -(-int(wanted) // group) * group))
-            wanted = max(wanted * _GROWTH, float(least))
-        return counts
+        # Before the least number that can pass one looks once, for what leaks plainly.
+        return looks_up_to(budget, group, [_FIRST_LOOK, least])
 
     @property
     def failed(self) -> bool:
@@ -164,8 +165,15 @@ class Limits:
         """Whether more units cannot change the outcome, or only beyond the budget."""
         return self.failed or self.passed or not all(standing.possible for standing in self.standings.values())
 
-    def wants(self, configuration: Configuration, attack: str) -> bool:
-        """Return whether an attack in a configuration needs more units."""
+    def units(self, configuration: Configuration, attack: str | None, upto: int, before: int) -> int:
+        """Return how many units of an attack (None: of a baseline) are measured by a look at ``upto`` units."""
+        if configuration not in self.deployed:
+            # As a reference; nothing is decided on it.
+            return min(self.audit.units, _REFERENCE)
+        attacks = self.attacks if attack is None else [attack]
+        return upto if any(self._wants(configuration, name) for name in attacks) else before
+
+    def _wants(self, configuration: Configuration, attack: str) -> bool:
         return configuration in self.deployed and not self.ended and not self._cleared(configuration, attack)
 
     def _cleared(self, configuration: Configuration, attack: str) -> bool:
@@ -173,7 +181,7 @@ class Limits:
         own = [below for figure, below in standings if (figure.configuration, figure.attack) == (configuration, attack)]
         return bool(own) and all(own)
 
-    def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
+    def look(self, measured_by: MeasuredBy) -> None:
         """Update the standings from the figures of an attack, and of the baselines, on the same first units."""
         figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
@@ -198,12 +206,14 @@ class Limits:
         configuration: Configuration,
         attack: str,
         measured: Measurement,
-        baselines: Sequence[Sequence[Measurement]],
+        baselines: Mapping[str, Sequence[Measurement]],
     ) -> list[Standing]:
         name = (measured.metric, measured.column)
         if name not in self._figures():
             return []
-        beside = [figure for baseline in baselines for figure in baseline if (figure.metric, figure.column) == name]
+        beside = [
+            figure for baseline in baselines.values() for figure in baseline if (figure.metric, figure.column) == name
+        ]
         if not beside:
             return []
         samples = samples_of(measured, beside, self._by_units)
@@ -249,6 +259,15 @@ class Limits:
                 predicted,
             )
         ]
+
+
+def looks_up_to(budget: int, group: int, first: Sequence[int]) -> list[int]:
+    """Return numbers of units at which one looks: the first ones, then half as many more each time, up to a budget."""
+    counts, wanted = [], 0.0
+    while not counts or counts[-1] < budget:
+        wanted = float(first[len(counts)]) if len(counts) < len(first) else wanted * _GROWTH
+        counts.append(min(budget, -(-int(wanted) // group) * group))
+    return counts
 
 
 def judged_figures(audit: Audit) -> list[tuple[str, str | None]]:

@@ -11,8 +11,10 @@ from typing import Any
 
 from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
+from seepage.digests import digest_of
 from seepage.run.elsewhere import Machines
-from seepage.run.limits import Limits, SideBySide
+from seepage.run.enough import StoppingRule
+from seepage.run.limits import SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
 from seepage.run.workers import Ends, Finished, Job, JobRunner, ThisProcess, Work, WorkerProcesses
@@ -101,7 +103,7 @@ def run_audits(
     listener: Listener | None = None,
     plan: Plan | None = None,
     budget: float | None = None,
-    limits: Mapping[int, Limits] | None = None,
+    rules: Mapping[int, StoppingRule] | None = None,
     machines: Machines | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[list[Run]]:
@@ -109,10 +111,10 @@ def run_audits(
 
     Everything is tried first, so that bad input stops the run before anything is kept. A part that fails later is
     recorded, and stops no other. After ``budget`` seconds no job is begun; one begins where the last units of its
-    series, or else its forecast, say that it fits. ``limits`` are by place in ``audits``; they choose the units.
+    series, or else its forecast, say that it fits. ``rules`` are by place in ``audits``; they choose the units.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
-    planned = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
+    planned = _carry_out(plan, store, listener or Listener(), budget, rules or {}, machines, clock)
     return [
         [_run(series, store, shown, planned[i]) for i, series in enumerate(plan.series) if series.place == place]
         for place, shown in enumerate(plan.shown)
@@ -180,11 +182,11 @@ def _carry_out(
     store: Store,
     listener: Listener,
     budget: float | None,
-    limits: Mapping[int, Limits],
+    rules: Mapping[int, StoppingRule],
     machines: Machines | None,
     clock: Callable[[], float],
 ) -> list[int]:
-    """Run the plan, look by look where there are limits; return the number of units of each series."""
+    """Run the plan, look by look where there are rules; return the number of units of each series."""
     begun = clock()
     ends = None if budget is None else begun + budget
 
@@ -214,30 +216,22 @@ def _carry_out(
     if left:
         listener.begin(watch.work, len(plan.jobs))
     planned = [series.audit.units for series in plan.series]
-    looks = {place: series.looks for place, series in limits.items()}
+    looks = {place: rule.looks for place, rule in rules.items()}
     for number in range(max([1, *map(len, looks.values())])):
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):
-            if series.place in limits:
+            if series.place in rules:
                 before = planned[i] if number else 0
-                planned[i] = _units_of_look(series, limits[series.place], upto[series.place], before)
+                attack = series.part.label if series.is_attack else None
+                planned[i] = rules[series.place].units(series.configuration, attack, upto[series.place], before)
         jobs = [job for series in left if (job := _trimmed(series, planned)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
         if jobs:
             plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, given_up, clock, machines)
-        for place, series in limits.items():
-            series.look(functools.partial(_measured, plan, store, place, upto[place]))
+        for place, rule in rules.items():
+            rule.look(functools.partial(_measured, plan, store, place, upto[place]))
     return planned
-
-
-def _units_of_look(series: Series, limits: Limits, upto: int, before: int) -> int:
-    """Return the number of units of a series that are measured by one look."""
-    if series.configuration not in limits.deployed:
-        # As a reference, as many as without a gate.
-        return min(series.audit.units, series.audit.spec.usual)
-    attacks = (series.part.label,) if series.is_attack else limits.attacks
-    return upto if any(limits.wants(series.configuration, attack) for attack in attacks) else before
 
 
 def _trimmed(job: Job, planned: Sequence[int]) -> Job | None:
@@ -265,7 +259,7 @@ def _measured(
     for series in baselines:
         units &= set(store.units(series.key))
     common = sorted(units)
-    beside = [store.measured(series.key, common, figures) for series in baselines]
+    beside = {series.part.label: store.measured(series.key, common, figures) for series in baselines}
     return store.measured(attacked.key, common, figures), beside
 
 
@@ -276,12 +270,13 @@ def side_by_side(
     here = [run for run in runs if run.configuration == configuration]
     own = next((run for run in here if run.is_attack and run.label == attack), None)
     if own is None:
-        return [], []
+        return [], {}
 
     def wanted(run: Run) -> list[Measurement]:
         return [figure for figure in run.measured if (figure.metric, figure.column) in figures]
 
-    return wanted(own), [wanted(run) for run in here if run.part.kind == "baseline" and run.units == own.units]
+    beside = {run.label: wanted(run) for run in here if run.part.kind == "baseline" and run.units == own.units}
+    return wanted(own), beside
 
 
 def _carry_out_jobs(
@@ -344,6 +339,14 @@ def _so_far(store: Store, series: Series) -> tuple[float | None, int]:
     units = store.units(series.key)
     figures = store.measured(series.key, sorted(units), only=[("accuracy", None)]) if series.is_attack else []
     return figures[0].estimate().mean if figures else None, len(units)
+
+
+def seconds_of(audit: Audit, store: Store, configuration: Configuration, attack: str) -> float | None:
+    """Return the mean seconds of the stored units of an attack in a configuration; None without any."""
+    [part] = [part for part in audit.parts if part.kind == "attack" and part.label == attack]
+    times = store.seconds(digest_of(audit.identity(configuration, part))).values()
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _run(series: Series, store: Store, shown: int, planned: int) -> Run:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seepage.assessment.evidence import Evidence
+    from seepage.assessment.gain import References
     from seepage.assessment.measurement import Measurement
     from seepage.assessment.row import ResultRow
     from seepage.assessment.utility import Recipe
@@ -389,6 +390,15 @@ class Audit(ABC, Generic[S]):
             training: trainings of the task that a published table asks for; those of the audit if None.
         """
         return []
+
+    def references(self, cache: Cache, say: Callable[[str], None]) -> Mapping[int | None, References]:
+        """Return figures of the baselines over draws that no attack sees, by batch size; empty where draws are costly.
+
+        Args:
+            cache: store of JSON values; see ``Cache``.
+            say: callback that gets the name of the next computation.
+        """
+        return {}
 
     def save(self, folder: Path) -> None:
         """Keep in a run folder what is expensive to compute, such as trained networks."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seepage import registry
 from seepage.assessment import Metric
+from seepage.assessment.gain import References, as_plain, from_plain
 from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
 from seepage.assessment.three_questions import Population, Questions, check_quasi_identifiers
@@ -33,6 +34,7 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
+from seepage.settings.horizontal.reference import draws_of, measured_references
 from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
@@ -57,11 +59,11 @@ from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of,
 from seepage.sources import own_code
 from seepage.text import how_many
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
-from seepage.wire.secret import Transcript
+from seepage.wire.secret import RecordsSecret, Transcript
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
-_GROUP = {"cpu": 8, "cuda": 64}
-_BASELINE_GROUP = 16
+# One looks at multiples of five, so that these sizes waste no victim.
+_GROUPS = {"cpu": (5, 1), "cuda": (40, 20, 10, 5, 1)}
 # Bytes that a search takes for each number of its rows, measured.
 _BYTES = 110
 
@@ -195,11 +197,11 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""
         if part.kind != "attack":
-            return _BASELINE_GROUP
+            return _GROUPS["cpu"][0]
         # What an attack optimises together anyway.
         restarts = int(getattr(self.instance(part), "restarts", 1))
         fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
-        return max(1, min(fit, _GROUP[self.where]))
+        return next((group for group in _GROUPS[self.where] if group <= fit), 1)
 
     def memory(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the bytes of a search from all random starts at once, or of the client's own pass over its batch."""
@@ -296,6 +298,28 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             task_rows(some, self.subject, cache, say, training.recipe)
         return [*task_rows(spec, self.subject, cache, say, training.recipe, train=False), *learnt]
 
+    def references(self, cache: Cache, say: Callable[[str], None]) -> Mapping[int | None, References]:
+        """Return what baselines get right of batches that no attack sees; none of controls and of several rounds."""
+        if self.spec.variant is not None:
+            return {}
+        baselines = [part for part in self.parts if part.kind == "baseline"]
+        found: dict[int | None, References] = {}
+        for configuration, (_, protocol) in self._protocols.items():
+            # Under a defense baselines get the same.
+            if configuration.batch_size in found or _in_rounds(self.subject, protocol) or not baselines:
+                continue
+
+            def measure(at: Configuration = configuration) -> object:
+                say(f"baselines at batch size {at.batch_size}")
+                return as_plain(measured_references(self, at, baselines))
+
+            identity: list[Json] = [self.identity(configuration, part) for part in baselines]
+            draws = draws_of(protocol.records)
+            stored = cache({"references": identity, "draws": draws, "seed": self.spec.seed}, measure)
+            if stored is not None:
+                found[configuration.batch_size] = from_plain(stored)
+        return found
+
     def save(self, folder: Path) -> None:
         """Keep networks that were trained for the audit."""
         keep_networks(folder, [(self.spec, self.subject)])
@@ -309,11 +333,15 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             return protocol.run_rounds([subject.model, *subject.later], rows, encoder, seeds, guarding)
         return protocol.run(subject.model, rows, encoder, seeds, guarding)
 
+    def granted_beside(self, protocol: Clients[View], secret: RecordsSecret) -> dict[str, Any]:
+        """Return what is granted of some records without any message, as arguments of ``Knowledge``."""
+        labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
+        return self._granted(protocol, None if self.spec.labels == "restored" else labels)
+
     def _granted_of(self, protocol: Clients[View], transcript: Transcript[AnyView]) -> dict[str, Any]:
         """Return the attacker's knowledge beside schema and statistics, as arguments of ``Knowledge``."""
         secret = transcript.secret
-        labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
-        knowledge = self._granted(protocol, None if self.spec.labels == "restored" else labels)
+        knowledge = self.granted_beside(protocol, secret)
         if self._grants_statistics(protocol):
             encoder = self.subject.encoder
             statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))

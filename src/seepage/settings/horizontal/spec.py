@@ -283,7 +283,14 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
     ] = Field(default_factory=lambda: named(*registry.metrics.names()))
     quasi_identifiers: QuasiIdentifiers = ()
-    victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
+    victims: Annotated[
+        Count,
+        Option(
+            "Number of batches attacked in each configuration.",
+            ATTACK,
+            default="as many as show a lift within 10 points, from 5 to 40",
+        ),
+    ] = 40
 
     @field_validator("model_options")
     @classmethod
