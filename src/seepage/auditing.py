@@ -276,9 +276,9 @@ def run_all(
                 audit.save(folder)
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
-        limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
         cache = store.setup if timed is None else timed.within(store.setup)
         references = [audit.references(cache, listener.started) for audit in audits]
+        limits = {i: Limits(a, level(store), references[i]) for i, a in enumerate(audits) if a.spec.gate}
         rules: dict[int, StoppingRule] = {
             i: Enough(audit, references[i], functools.partial(seconds_of, audit, store))
             for i, audit in enumerate(audits)

@@ -23,7 +23,7 @@ from seepage.settings.catalogue import setting
 from seepage.text import capitalised, clean, lowered, percent, points, printable_json, span
 
 PAGE, FIGURES = "recommendation.html", "recommendation.json"
-_TIERS = {"found": "none", "none": "high", "undecided": "open"}
+_TIERS = {"found": "little", "none": "mostly", "undecided": "open"}
 _OUTCOMES = {"found": "Found", "none": "None meets it", "undecided": "Undecided"}
 
 

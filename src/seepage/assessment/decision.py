@@ -34,6 +34,8 @@ _HALF = 30
 _TINY, _CLOSE, _LITTLE = 1e-12, 1e-13, 1e-11
 # Newton's method takes about six steps.
 _STEPS = 100
+# Halvings of an interval of limits: to a millionth.
+_HALVINGS = 21
 
 
 def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> float:
@@ -123,6 +125,45 @@ def least_mean(
     return bounds
 
 
+def evidence_beside(
+    lifts: ArrayLike, scores: ArrayLike, least_baseline: float, limit: float, *, further: int = 0
+) -> float:
+    """Return the log of the mean of two wealths that bet on a mean lift below a limit, of which each may be the larger.
+
+    One bets on the lifts, the other on the scores of the attack, whose mean is below the limit plus a lower bound of
+    the baseline's mean. ``further`` units are added that are as low as any seen.
+    """
+    room = 1 - least_baseline - limit
+    own = _checked(lifts, -1.0, 1.0)
+    _check_limit(limit, -1.0, 1.0)
+    by_lifts = _log_wealth((1 - own) / (1 - limit), _growth_of((1 - own.min(initial=0.0)) / (1 - limit), further))
+    if room <= 0:
+        # No score is above such a limit, which bets on scores cannot say.
+        return by_lifts - math.log(2)
+    seen = _checked(scores, 0.0, 1.0)
+    by_scores = _log_wealth((1 - seen) / room, _growth_of((1 - seen.min(initial=least_baseline)) / room, further))
+    return float(np.logaddexp(by_lifts, by_scores)) - math.log(2)
+
+
+def upper_bound_beside(lifts: ArrayLike, scores: ArrayLike, least_baseline: float, *, alpha: float = ALPHA) -> float:
+    """Return the least limit that ``evidence_beside`` shows the mean lift to be below; 1 where there is none."""
+    own, threshold = _checked(lifts, -1.0, 1.0), _threshold(alpha)
+    shown, open_below = 1.0, float(own.mean()) if len(own) else -1.0
+    if open_below >= 1:
+        return 1.0
+    for _ in range(_HALVINGS):
+        middle = (shown + open_below) / 2
+        if evidence_beside(own, scores, least_baseline, middle) >= threshold:
+            shown = middle
+        else:
+            open_below = middle
+    return shown
+
+
+def _growth_of(payoff: float, units: int) -> float | NDArray[np.float64]:
+    return units * log_growth(np.array([payoff])) if units > 0 else 0.0
+
+
 def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
     """Return whether the mean lift is shown to be above a limit, as one of a number of ``attacks`` tested so."""
     _check_limit(limit, -1.0, 1.0)
@@ -136,8 +177,7 @@ def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float 
     """Return whether a limit can be passed within a budget of units, if all further lifts are as low as any seen."""
     _check_limit(limit, -1.0, 1.0)
     seen = _checked(lifts, -1.0, 1.0)
-    left = budget - len(seen)
-    further = left * log_growth(np.array([(1 - seen.min(initial=0.0)) / (1 - limit)])) if left > 0 else 0.0
+    further = _growth_of((1 - seen.min(initial=0.0)) / (1 - limit), budget - len(seen))
     return _log_wealth((1 - seen) / (1 - limit), further) >= _threshold(alpha)
 
 
@@ -182,6 +222,11 @@ def more_units(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, most: in
     cycles = bisect_left(range(most // len(seen) + 1), True, key=lambda number: bool(crosses(number).any()))
     units = cycles * len(seen) + int(crosses(cycles).argmax()) + 1
     return units if units <= most and crosses(cycles).any() else None
+
+
+def least_share(count: int, n: int, level: float = 0.975) -> float:
+    """Return the lower Clopper-Pearson bound of a share, for a number of units fixed before; 0 without units."""
+    return 1 - share_bound(n - count, n, level)
 
 
 def share_bound(count: int, n: int, level: float = 0.975) -> float:

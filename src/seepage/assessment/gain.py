@@ -22,7 +22,8 @@ from seepage.assessment.intervals import Estimate, PerVictim, betting, sample_of
 
 # Error probability of each bound of a baseline's mean; that of the attack's is what is left.
 _OF_BASELINE = ALPHA / 10
-_OF_ATTACK = ALPHA - _OF_BASELINE
+OF_ATTACK = ALPHA - _OF_BASELINE
+"""Error probability of each bound of an attack's mean beside a reference."""
 # Share of the error probability that the bound by proofs gets; the other lower bound gets the rest.
 _OF_PROOFS = 0.8
 
@@ -58,7 +59,7 @@ class Proofs:
 
 
 @dataclass(frozen=True)
-class Gain:
+class ScoredGain:
     """Scores of an attack in [0, 1] beside a reference; ``members`` are the scores that are bounded, if not these."""
 
     scores: PerVictim
@@ -86,24 +87,24 @@ def reference(values: PerVictim, baselines: int = 1) -> Reference | None:
 
 def best_reference(references: References, figure: Figure) -> tuple[str, Reference] | None:
     """Return the baseline with the best mean of a figure, the first of equals; None where none has it."""
-    having = [(name, found[figure]) for name, found in references.items() if figure in found]
+    having = [(name, figures[figure]) for name, figures in references.items() if figure in figures]
     return max(having, key=lambda pair: pair[1].mean, default=None)
 
 
-def gain_estimates(gains: Sequence[Gain]) -> list[Estimate]:
+def gain_estimates(gains: Sequence[ScoredGain]) -> list[Estimate]:
     """Return the mean gain of each attack over its reference, with an interval; none for a single score.
 
     Example:
         >>> baseline = Reference(0.6, 0.58, 0.62, 1000)
-        >>> [found] = gain_estimates([Gain(torch.ones(20), baseline)])
-        >>> round(found.mean, 2), round(found.low, 2), round(found.high, 2)
+        >>> [gain] = gain_estimates([ScoredGain(torch.ones(20), baseline)])
+        >>> round(gain.mean, 2), round(gain.low, 2), round(gain.high, 2)
         (0.4, 0.19, 0.42)
     """
     bounded = [_valid(gain.scores if gain.members is None else gain.members) for gain in gains]
     samples = [sample_of(values.clamp(0, 1)) if len(values) > 1 else None for values in bounded]
-    ends = betting({sample for sample in samples if sample is not None}, _OF_ATTACK)
+    ends = betting({sample for sample in samples if sample is not None}, OF_ATTACK)
     proved = [sample for sample, gain in zip(samples, gains, strict=True) if gain.proofs is not None and sample]
-    beside = betting(set(proved), (1 - _OF_PROOFS) * _OF_ATTACK)
+    beside = betting(set(proved), (1 - _OF_PROOFS) * OF_ATTACK)
     estimates = []
     for gain, sample in zip(gains, samples, strict=True):
         scores, base = _valid(gain.scores), gain.reference
@@ -131,7 +132,7 @@ def _by_proofs(proofs: Proofs) -> float:
     closed = (proofs.proved[known].detach().double().cpu() - baseline).clamp_min(0)
     # Of a victim that a baseline gets whole there is nothing left to close.
     shares = torch.where(baseline < 1, closed / (1 - baseline).clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-    return float(least_mean(shares[:, None].numpy(), alpha=_OF_PROOFS * _OF_ATTACK)[0]) if len(shares) else 0.0
+    return float(least_mean(shares[:, None].numpy(), alpha=_OF_PROOFS * OF_ATTACK)[0]) if len(shares) else 0.0
 
 
 def _valid(values: Float[Tensor, " value"]) -> Float[Tensor, " valid"]:
@@ -146,9 +147,8 @@ def pooled(clusters: Sequence[Float[Tensor, " _member"]]) -> Float[Tensor, " mem
 
 def as_plain(references: References) -> list[list[object]]:
     """Return references as JSON values."""
-    return [
-        [label, *figure, *astuple(found)] for label, figures in references.items() for figure, found in figures.items()
-    ]
+    by_figure = ((label, *pair) for label, figures in references.items() for pair in figures.items())
+    return [[label, *figure, *astuple(of_figure)] for label, figure, of_figure in by_figure]
 
 
 def from_plain(values: Sequence[Sequence[Any]]) -> References:

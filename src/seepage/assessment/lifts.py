@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seepage.assessment.gain import (
-    Gain,
     Proofs,
     Reference,
     References,
+    ScoredGain,
     best_reference,
     gain_estimates,
     pooled,
@@ -28,6 +28,7 @@ def lifts(
     constants: Sequence[Measurement],
     references: References,
     by_members: bool,
+    proving: bool = True,
 ) -> list[Lift | None]:
     """Return the lift of each figure over its reference, or else over the best baseline on the same units.
 
@@ -38,10 +39,12 @@ def lifts(
         constants: figures of constant answers.
         references: figures of baselines over draws that no attack sees.
         by_members: whether a figure is bounded over the members of its repetitions.
+        proving: whether proofs bound the lift, too. It costs a fifth of the error probability, so that it is decided
+            before the attack is looked at.
     """
-    proved = next((m.values for m in shown if m.metric == PROVED_CELLS and m.column is None), None)
-    found: list[Lift | None] = [None] * len(shown)
-    bounded: dict[int, tuple[str, Gain]] = {}
+    proved = next((m.values for m in shown if proving and m.metric == PROVED_CELLS and m.column is None), None)
+    of_figures: list[Lift | None] = [None] * len(shown)
+    bounded: dict[int, tuple[str, ScoredGain]] = {}
     paired: dict[int, tuple[str, float | None, Measurement]] = {}
     for i, (measured, tells) in enumerate(zip(shown, telling, strict=True)):
         figure = (measured.metric, measured.column)
@@ -54,29 +57,29 @@ def lifts(
                 own = None if members is None or measured.clusters is None else pooled(measured.clusters)
                 at = next((m for m in compared.get(best[0], ()) if (m.metric, m.column) == figure), None)
                 proofs = Proofs(proved, at.values) if proved is not None and at is not None else None
-                bounded[i] = best[0], Gain(measured.values, best[1], own, None if members else proofs)
+                bounded[i] = best[0], ScoredGain(measured.values, best[1], own, None if members else proofs)
                 continue
             beside = gained(measured, compared)
         if beside is not None:
             paired[i] = beside
     for i, gain in zip(bounded, gain_estimates([gain for _, gain in bounded.values()]), strict=True):
         name, over = bounded[i]
-        found[i] = Lift(name, over.reference.mean, gain)
+        of_figures[i] = Lift(name, over.reference.mean, gain)
     for i, gain in zip(paired, estimates([beside[2] for beside in paired.values()]), strict=True):
-        found[i] = Lift(*paired[i][:2], gain)
-    return found
+        of_figures[i] = Lift(*paired[i][:2], gain)
+    return of_figures
 
 
 def _members_of(measured: Measurement, compared: Mapping[str, Sequence[Measurement]]) -> References | None:
     """Return the references by the attacked members of the same repetitions; None where figures are of no members."""
     if measured.clusters is None:
         return None
-    found: dict[str, dict[tuple[str, str | None], Reference]] = {}
+    by_baseline: dict[str, dict[tuple[str, str | None], Reference]] = {}
     for name, figures in compared.items():
         for other in figures:
             if (other.metric, other.column) == (measured.metric, measured.column):
                 values = other.values if other.clusters is None else pooled(other.clusters)
                 known = reference(values, len(compared))
                 if known is not None:
-                    found.setdefault(name, {})[other.metric, other.column] = known
-    return found or None
+                    by_baseline.setdefault(name, {})[other.metric, other.column] = known
+    return by_baseline or None

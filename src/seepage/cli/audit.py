@@ -71,6 +71,9 @@ AllowCode = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("Print the results as JSON instead of tables.", OUTPUT, "", "--json")]
+Verbose = Annotated[
+    bool, option("Print all tables, checks and the threat model, not only the answer.", OUTPUT, "", "--verbose")
+]
 Quiet = Annotated[bool, option("Print neither progress nor tables.", OUTPUT, "", "--quiet")]
 Junit = Annotated[
     Path | None,
@@ -95,7 +98,7 @@ Sarif = Annotated[
 _FIRST = (
     *("data", "target", "sensitive", "missing", "dataset", "model", "private_columns", "batch_sizes", "attacks"),
     *("defenses", "victims", "repetitions", "trainings", "seed", "workers", "time_budget", "fail_above"),
-    *("keep_records", "out", "quiet", "document", "help_all", "help"),
+    *("keep_records", "out", "quiet", "verbose", "document", "help_all", "help"),
 )
 
 
@@ -168,6 +171,7 @@ def add(audited: Setting) -> None:
         insecure_cluster: InsecureCluster = False,
         as_json: AsJson = False,
         quiet: Quiet = False,
+        verbose: Verbose = False,
         junit: Junit = None,
         sarif: Sarif = None,
         help_all: HelpAll = False,
@@ -186,6 +190,7 @@ def add(audited: Setting) -> None:
             as_option if document is None or "data" in given else as_key,
             as_json=as_json,
             quiet=quiet,
+            verbose=verbose,
             document_text=None if document is None else text,
             cluster=machines,
             # Parts that nobody asked for must not stop an audit that they do not fit; a document asks for its own.

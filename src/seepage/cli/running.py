@@ -75,6 +75,7 @@ def run(
     *,
     as_json: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     document_text: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
     given: Collection[str] | None = None,
@@ -119,7 +120,7 @@ def run(
     elif not quiet:
         console = make_console()
         for report in reports:
-            report.show(console)
+            report.show(console, verbose)
         console.print(Text(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)"))
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None

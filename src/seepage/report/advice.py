@@ -10,9 +10,13 @@ from seepage.assessment.task import is_error
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
-from seepage.results.verdict import BOUNDS, INCOMPLETE, UNDEFENDED, UNKNOWN, gravest
+from seepage.results.verdict import ENOUGH, INCOMPLETE, LITTLE, UNDEFENDED, UNKNOWN, WHOLE_RECORDS
+from seepage.run.runner import Run
 from seepage.settings.option import fields_of
 from seepage.text import clean, how_many, listed, lowered, percent, points
+
+THRESHOLDS = (0.05, ENOUGH, 0.5)
+"""Shares of the gap for each of which the smallest change is named."""
 
 
 def advice(
@@ -29,7 +33,7 @@ def advice(
     measured, the one that lets most through.
     """
     records = []
-    for threshold, tier in BOUNDS:
+    for threshold in THRESHOLDS:
         below = {setting_of(record): keeps_below(record, threshold, sensitive) for record in overviews}
         sizes = sorted((size for size, defense in below if defense == UNDEFENDED), key=lambda size: size or 0)
         enough, undefended = None, False
@@ -41,20 +45,13 @@ def advice(
         best = max(defended, key=lambda record: _worth(record, task, higher_is_better), default=None)
         where = None if best is None else setting_of(best)
         least = {"batch_size": enough, "undefended": undefended, "defended": where}
-        records.append(
-            {"threshold": threshold, "tier": tier, **least, "task": None if where is None else task.get(where)}
-        )
+        records.append({"threshold": threshold, **least, "task": None if where is None else task.get(where)})
     return records
 
 
 def keeps_below(record: Record, threshold: float, sensitive: Mapping[Setting, float | None] | None = None) -> bool:
     """Return whether a setting is shown to keep below a threshold, in its sensitive columns too, see ``advice``."""
-    if (
-        record["upper"] is None
-        or record["upper"] >= threshold
-        or gravest(record["tier"]) in (*UNKNOWN, "total")
-        or record["tier"].startswith("at least")
-    ):
+    if record["upper"] is None or record["upper"] >= threshold or record["tier"] in (*UNKNOWN, WHOLE_RECORDS):
         return False
     if not sensitive:
         return True
@@ -93,7 +90,7 @@ def sentences(
             at = f" at {size_name} {size}" if sizes else ""
             ways.append(f"{clean(defense, 80)}{at}{_cost(record['task'], metric)}")
         way = "; or ".join(ways) if ways else "nothing in this sweep does"
-        by_way.setdefault(way, []).append(f"{100 * record['threshold']:.0f}% ({record['tier']})")
+        by_way.setdefault(way, []).append(f"{100 * record['threshold']:.0f}%")
     lines = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
     lacking = [not record["undefended"] and record["defended"] is None for record in records]
     if all(lacking):
@@ -114,8 +111,6 @@ def _cost(task: float | None, metric: str) -> str:
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"
 
 
-# Share of the gap to certainty below which leakage is called low.
-ENOUGH = 0.2
 # Trainings below which a difference of the task is not judged.
 LEAST_TRAININGS = 3
 
@@ -192,34 +187,35 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     unclear = [
         record
         for record in attacked
-        if record["closed"] is not None
-        and record["closed"] < ENOUGH
-        and (gravest(record["tier"]) in UNKNOWN or (record["upper"] or 1.0) >= ENOUGH)
+        if record["closed"] is not None and record["closed"] < ENOUGH and record["tier"] in (*UNKNOWN, LITTLE)
     ]
+    spec = result.audit.spec
     waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
-        missing = f"nothing was measured with {listed(list(dict.fromkeys(waiting)))}"
-        return f"Nothing is decided: {missing}. Give more time." if waiting else None
+        missing = f"No verdict yet for {listed(list(dict.fromkeys(waiting)))}: time ran out before it was attacked."
+        return f"{missing} Run the command again with more time." if waiting else None
     best = min(unclear, key=lambda record: record["closed"])
     name = _name(result, best)
     if best["tier"] == INCOMPLETE:
-        missing = result.missing(setting_of(best))
-        return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
+        return f"No verdict yet for {name}: {result.missing(setting_of(best))}. Give it more time."
     if why := result.not_tried(setting_of(best), best["attack"]):
-        return f"Nothing is decided: with {name} {why}, so that more may be read."
-    spec = result.audit.spec
-    if best["n"] < result.audit.units and result.left_out:
-        ran = f"{best['n']} of {result.audit.units} {spec.unit}s were run with {name}"
-        return f"Nothing is decided: {ran}. Give more time."
+        return f"No verdict yet for {name}: {why}, so that more may be read."
+    run = next((run for run in result.runs if run.label == best["attack"] and _is_at(run, best)), None)
+    if run is not None and run.status == "left_out":
+        ran = f"time ran out after {best['n']} of {run.planned} {spec.unit}s"
+        return f"No verdict yet for {name}: {ran}. Run the command again to finish."
     more = fields_of(type(spec))[spec.repeats].flag
-    little = "little may be read" if best["defense"] == UNDEFENDED else f"{name} may leave little"
-    return f"Nothing is decided: {little}. Audit more {spec.unit}s ({more}) before changing anything."
+    return f"No verdict yet for {name}: little may be read. Audit more {spec.unit}s ({more}) before changing anything."
+
+
+def _is_at(run: Run, record: Record) -> bool:
+    return (run.configuration.batch_size, run.configuration.defense) == setting_of(record)
 
 
 def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     if not result.defended:
         return "No defense was audited: add one with --defense (seepage defenses lists them)."
-    rated = [record for record in attacked if record["upper"] is not None and gravest(record["tier"]) not in UNKNOWN]
+    rated = [record for record in attacked if record["upper"] is not None and record["tier"] not in UNKNOWN]
     least = min(rated, key=lambda record: record["upper"], default=None)
     limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
     left = "" if least is None else f" The least is read with {_name(result, least)}: up to {_of_100(least['upper'])}."
@@ -274,5 +270,7 @@ def _learnt(task: Record) -> bool:
 
 
 def _typical_ends(task: Record) -> tuple[float, float]:
-    """Return the ends of Student's t interval of a task, over trainings; the figure itself without one."""
-    return student(task["task"], task["task_std"], task["task_n"]) or (task["task"], task["task"])
+    """Return the ends of the interval of a task, over trainings and test rows; the figure itself without one."""
+    if task["task_low"] is None or task["task_high"] is None:
+        return student(task["task"], task["task_std"], task["task_n"]) or (task["task"], task["task"])
+    return task["task_low"], task["task_high"]

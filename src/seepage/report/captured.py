@@ -27,8 +27,8 @@ from seepage.report.terminal import make_table
 from seepage.text import as_sentence, clean, flattened, how_many, percent, shown_value, span
 
 # Tier with whose colour a page marks an outcome.
-_TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
-_STYLES = {"tier total": "bold red", "tier moderate": "yellow", "tier open": "magenta"}
+_TIERS = {"proved": "whole", "estimated": "gain", "not tried": "open", "failed": "open"}
+_STYLES = {"tier whole": "bold red", "tier gain": "yellow", "tier open": "magenta"}
 # What an attack says of its own answers.
 _SHOWN = {
     "certified_cells": "private cells certified",

@@ -14,14 +14,17 @@ from rich.text import Text
 
 from seepage.assessment.row import ResultRow
 from seepage.assessment.task import is_error
+from seepage.report.advice import what_to_do
+from seepage.report.answer import FEW
 from seepage.report.cells import truth_and_guess
 from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
-from seepage.report.summary import summary
+from seepage.report.summary import NOT_REACHED, NOT_TRIED, headline, summary
 from seepage.report.terminal import figures, make_table
 from seepage.results.checks.finding import Finding, Severity
-from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
+from seepage.results.verdict import UNDEFENDED, pick, style_of, verdict
+from seepage.run.limits import by_units
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
 from seepage.text import clean, how_many, lasting, listed, lowered, percent, points, span
@@ -156,19 +159,14 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
     return " ".join(parts)
 
 
-_STYLES = {
-    "none": "green",
-    "low": "green",
-    "moderate": "yellow",
-    "high": "red",
-    "total": "bold red",
-    INCOMPLETE: "yellow",
-    INCONCLUSIVE: "yellow",
-}
+_STYLES = {"little": "green", "gain": "yellow", "mostly": "red", "whole": "bold red", "open": "magenta"}
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
+_LONGEST_LINE = 160
+# Findings that the first screen names.
+_MOST_FINDINGS = 4
 # What the main table shows where there is room, the first longest.
 _EXTRAS = {"whole records": "exact_match", "discrete / numbers": "accuracy_discrete", "seconds": _SCORE}
 # Characters that names and one setting's figures take in the table of columns, and in the table of examples.
@@ -177,6 +175,74 @@ _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
 # Columns of a table of which a line is printed.
 _MOST_COLUMNS = 15
+
+
+def show_screen(console: Console, result: AuditResult) -> None:
+    """Print the answer of an audit on one screen: verdict, what each configuration leaves, and what to do."""
+    _show_title(console, result)
+    head = headline(result)
+    console.print(Text(head.tier.upper(), style=_STYLES[style_of(head.tier)]))
+    for sentence in head.sentences:
+        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+    console.print()
+    if len(result.attacked) > 1 or result.frontier:
+        console.print(_answers_table(result))
+    for tier, words in head.beside:
+        if tier in (NOT_REACHED, NOT_TRIED):
+            console.print(Padding(Text(f"{tier}: {clean(words, _LONGEST_LINE)}", "dim"), (0, 0, 0, 2)))
+    if actions := what_to_do(result):
+        console.print(Text("What to do", style="bold"))
+        for words in actions:
+            console.print(Padding(Text(words), (0, 0, 0, 2)))
+    serious = [finding for finding in result.all_findings if finding.severity != "note"]
+    if serious:
+        console.print(Text(f"Checks of this audit: {how_many(len(serious), 'finding')}", style="bold"))
+        for finding in serious[:_MOST_FINDINGS]:
+            text = Text(finding.severity, style=_SEVERITIES[finding.severity])
+            console.print(Padding(text.append(f" {finding.code} {finding.title}.", "not bold default"), (0, 0, 0, 2)))
+        if len(serious) > _MOST_FINDINGS:
+            console.print(Text(f"  and {len(serious) - _MOST_FINDINGS} more (--verbose prints all)", "dim"))
+
+
+def _answers_table(result: AuditResult) -> Table:
+    """Return a line for each configuration: the verdict, what is read of what guessing misses, and the task."""
+    learnt = {setting_of(record): record for record in result.frontier}
+    error = any(is_error(record["task_metric"]) for record in learnt.values())
+    task = [lowered(task_name(next(iter(learnt.values()))["task_metric"]))] if learnt else []
+    heads = [
+        *_heads(result),
+        Column("verdict"),
+        *figures("read of 100", "whole records", *task),
+    ]
+    rows = []
+    for record in result.attacked:
+        now = learnt.get(setting_of(record))
+        shown = _MISSING if now is None or now["task"] is None else f"{now['task']:.4g}" if error else _task(now)
+        closed, n = record["closed"], record["n"] or 0
+        read = _MISSING if closed is None else f"{100 * max(0.0, closed):.0f}"
+        wide = n >= FEW or not by_units(result.audit.spec)
+        if closed is not None and record["upper"] is not None and wide:
+            read += f" [{100 * max(0.0, record['closed_low']):.0f}, {100 * record['upper']:.0f}]"
+        rows.append(
+            (
+                *([str(record["batch_size"])] if result.sized else []),
+                *([Text(_defense(result, record["defense"]))] if result.defended else []),
+                Text(result.marked(record["attack"], 24)),
+                Text(record["tier"], style=_STYLES[style_of(record["tier"])]),
+                read,
+                percent(record["exact"], 0),
+                *([shown] if task else []),
+            )
+        )
+    return make_table(f"Of 100 {_counted(result)} that an informed guess misses [95% interval]", heads, rows)
+
+
+def _counted(result: AuditResult) -> str:
+    return "trials" if result.audit.about.trials is not None else "cells"
+
+
+def _task(record: Record) -> str:
+    return f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
 
 
 def show_report(console: Console, result: AuditResult) -> None:
@@ -212,7 +278,7 @@ def show_report(console: Console, result: AuditResult) -> None:
     console.print(Padding(Text(summary(result)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, result: AuditResult) -> None:
+def _show_title(console: Console, result: AuditResult) -> None:
     audit = result.audit
     about = audit.about
     variant = "" if audit.spec.variant is None else f" · {clean(audit.spec.variant, 80)}"
@@ -226,6 +292,11 @@ def _show_head(console: Console, result: AuditResult) -> None:
             style="not bold",
         )
     )
+
+
+def _show_head(console: Console, result: AuditResult) -> None:
+    audit = result.audit
+    _show_title(console, result)
     for fact in assumptions(audit):
         console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
     if omitted := [clean(applicability.attack) for applicability in result.grid if not applicability.applies]:
@@ -266,7 +337,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
         what = f"Trials in which the attacker {clean(about.trials.does, 120)}"
     between, beside = "\n" if stacked else " ", result.defended and not stacked
     heads = _heads(result, beside)
-    for name in ("read", "best baseline", "lift", "leakage", *extras):
+    for name in ("read", "best baseline", "lift", "verdict", *extras):
         heads += figures(name, no_wrap=name != "best baseline")
     table = make_table(f"{what}, beside baselines, in percent [95% interval]; lift in points", heads)
     scored = list(dict.fromkeys((row.batch_size, row.defense) for row in pick(rows, metric=_SCORE)))
@@ -308,7 +379,7 @@ def _cells(result: AuditResult, score: ResultRow, tier: str, between: str = " ")
         Text(f"{_plain(score.mean)}{between}{span(score.low, score.high)}".strip()),
         Text(best),
         points(score.lift) if attacks else "",
-        Text(tier, style=_STYLES[gravest(tier)]) if attacks and tier else "",
+        Text(tier, style=_STYLES[style_of(tier)]) if attacks and tier else "",
     ]
 
 
@@ -328,7 +399,7 @@ def _labels_table(result: AuditResult) -> Table | None:
         for row in scores
     ]
     title = f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points"
-    return make_table(title, [*_heads(result), *figures("read", "best baseline", "lift", "leakage")], rows)
+    return make_table(title, [*_heads(result), *figures("read", "best baseline", "lift", "verdict")], rows)
 
 
 def _heads(result: AuditResult, defense: bool = True) -> list[Column]:
@@ -375,7 +446,7 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
         for key in settings:
             record = by_setting[key].get(column)
             text = _MISSING if record is None else f"{percent(record['mean'])} ({points(record['lift'])})"
-            cells.append(Text(text, style="" if record is None else _STYLES[gravest(record["tier"])]))
+            cells.append(Text(text, style="" if record is None else _STYLES[style_of(record["tier"])]))
         head = by_column[column]
         name = Text(clean(column, 32) + (" *" if head["sensitive"] else ""))
         table.add_row(name, *([head["kind"] or ""] if kinds else []), *cells)

@@ -19,9 +19,7 @@ from seepage.results.verdict import (
     GRAVITY,
     INCOMPLETE,
     UNDEFENDED,
-    UNKNOWN,
     graver,
-    gravest,
     pick,
     settings,
     strongest,
@@ -50,14 +48,12 @@ def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
     return pick(rows, batch_size=setting[0], defense=setting[1])
 
 
-def overview(
-    rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label: str | None = None, apart: bool = False
-) -> list[Record]:
+def overview(rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label: str | None = None) -> list[Record]:
     """Return for each setting what its strongest attack reads and the verdict on it; attack is None where none ran.
 
     ``of`` is None where figures are of all cells, else the column that alone was attacked. ``label`` holds the same of
-    the label's strongest attack. Unless the verdict on the label stands ``apart``, tier and closed gap are those of the
-    graver of both verdicts, and ``by_label`` is whether that is the label's.
+    the label's strongest attack. Tier and closed gap are those of the graver of both verdicts, and ``by_label`` is
+    whether that is the label's.
     """
     records = []
     for setting in settings(rows):
@@ -69,11 +65,12 @@ def overview(
         record["by_label"] = False
         if labels is not None and cells is None:
             record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label, "by_label": True}
-        elif labels is not None and cells is not None and not apart:
+        elif labels is not None and cells is not None:
             rated = verdict(cells, row_of(own, "exact_match"), findings, row_of(own, "certified"))
-            both = graver(rated, verdict(labels, findings=findings))
+            of_labels = verdict(labels, findings=findings)
+            both = graver(rated, of_labels)
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
-            record["by_label"] = both.closed != rated.closed
+            record["by_label"] = both is of_labels
         beside = {f"label_{name}": None if of_label is None else of_label[name] for name in ("mean", "tier")}
         where = {"batch_size": setting[0], "defense": setting[1]}
         records.append({**where, **record, "label": of_label, **beside})
@@ -85,7 +82,7 @@ _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "l
 
 def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
     if score is None:
-        empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
+        empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds", "proved")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
     exact = row_of(own, "exact_match")
     rated = verdict(score, exact, findings, row_of(own, "certified"))
@@ -96,6 +93,7 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
         "closed_low": rated.low,
         "upper": rated.high,
         "tier": rated.tier,
+        "proved": rated.proved,
         "exact": None if exact is None else exact.mean,
         **{name: None if part is None else part.mean for name, part in parts.items()},
         "seconds": score.seconds_per_victim,
@@ -110,16 +108,13 @@ def row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
 def worst(overviews: Sequence[Record]) -> Record | None:
     """Return the setting in which most is shown to leak.
 
-    A total verdict comes first, then those of which more than a little is shown to leak, then those of which nothing is
-    known, and those with little last. Among these the lower end of the closed gap decides, not the noisiest
-    configuration; then the gravest tier, the share of the gap that is closed, and the accuracy.
+    The gravest verdict comes first; among equals the lower end of the closed gap decides, not the noisiest
+    configuration, then the share of the gap that is closed, and the accuracy.
     """
 
-    def shown(record: Record) -> tuple[int, float, int, float, float]:
-        tier = gravest(record["tier"])
-        rank = 1 if tier in UNKNOWN else {"total": 3, "none": 0, "low": 0}.get(tier, 2)
-        low = record["closed_low"] if tier not in UNKNOWN and record["closed_low"] is not None else -math.inf
-        return rank, low, GRAVITY.index(tier), record["closed"] or -math.inf, record["mean"] or 0
+    def shown(record: Record) -> tuple[int, float, float, float]:
+        low = -math.inf if record["closed_low"] is None else record["closed_low"]
+        return GRAVITY.index(record["tier"]), low, record["closed"] or -math.inf, record["mean"] or 0
 
     return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
-from seepage.results.verdict import GRAVITY, gravest
+from seepage.results.verdict import GRAVITY, style_of
 from seepage.text import clean, percent, points, span, span_of_gap
 
 LONGEST = 80
@@ -135,13 +135,13 @@ def gap_interval(title: str, low: str, high: str) -> Column:
 
 
 def tier(title: str, key: str = "tier") -> Column:
-    """Return a column of verdict tiers, sorted from mild to grave."""
+    """Return a column of verdicts, sorted from mild to grave."""
 
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None:
             return GridCell(MISSING, None, "missing")
-        return GridCell(value, float(GRAVITY.index(gravest(value))), f"tier {gravest(value)}")
+        return GridCell(value, float(GRAVITY.index(value)), f"tier {style_of(value)}")
 
     return Column(title, cell, TEXT)
 
@@ -185,7 +185,7 @@ def score_columns(result: AuditResult, baseline: bool = True) -> list[Column]:
         gain("Lift (points)", "lift"),
         interval("Interval of lift", "lift_low", "lift_high"),
         *([] if baseline else [text("over", "baseline_name")]),
-        tier("Leakage"),
+        tier("Verdict"),
         count(result.units, "n"),
     ]
 

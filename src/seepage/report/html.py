@@ -25,6 +25,7 @@ from seepage.report.result import AuditResult
 from seepage.report.sections import anchored, sections
 from seepage.report.summary import headline
 from seepage.report.svg import NARROW, WIDE, draw
+from seepage.results.verdict import style_of
 from seepage.text import clean, flattened, listed
 
 FILE = "report.html"
@@ -105,6 +106,7 @@ def environment() -> Environment:
     templates.filters["long"] = lambda value: clean(value, _LONG)
     templates.filters["sort_value"] = _sort_value
     templates.filters["drawing"] = _drawing
+    templates.filters["style_of"] = style_of
     return templates
 
 

@@ -93,8 +93,7 @@ def _gate(report: AuditResult, decision: Decision) -> list[_Case]:
     cases = [_Case("gate", f"leakage stays below {limit}", state, "" if state is None else line, line)]
     for standing in decision.figures:
         # A gate that passed is about its figures alone; one that did not says of each whether it is the reason.
-        above = standing.above or (decision.outcome == "failed" and standing.mean > gate.above)
-        own = None if standing.below else "failure" if above else "error"
+        own = None if standing.below else "failure" if standing.above else "error"
         words = (
             f"mean lift {points(standing.mean)} points, at most {points(standing.upper)}, n={standing.n}; limit {limit}"
         )

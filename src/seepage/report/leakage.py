@@ -177,7 +177,7 @@ def frontier_section(result: AuditResult) -> Section | None:
     columns = [
         grids.text("Defense", "defense", marks=result.audit.about.marks),
         *([grids.count(result.audit.about.size.capitalize(), "batch_size")] if result.sized else []),
-        grids.tier("Leakage"),
+        grids.tier("Verdict"),
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
@@ -226,7 +226,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         return Section("frontier", title, words, grids=[table])
     size = result.audit.about.size if result.sized else None
     marks = f"Marks are numbered by {size}; dotted" if size is not None else "Dotted"
-    words.insert(1, f"{marks} lines are the bounds of the verdict's tiers.")
+    words.insert(1, f"{marks} lines are the bounds of the verdicts.")
     figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", size, error)
     return Section("frontier", title, words, figures=[(figure, table)])
 

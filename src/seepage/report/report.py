@@ -10,7 +10,7 @@ from rich.console import Console
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
-from seepage.report.console import show_report
+from seepage.report.console import show_report, show_screen
 from seepage.report.frames import setting_of
 from seepage.report.html import FILE, render
 from seepage.report.notebook import Picture, compact, drawn
@@ -69,9 +69,9 @@ class Report(AuditResult):
         """Return what was found, in sentences; where nothing could be measured, the reason."""
         return summary(self)
 
-    def show(self, console: Console | None = None) -> None:
-        """Print threat model, findings, tables, examples and summary."""
-        show_report(console or make_console(), self)
+    def show(self, console: Console | None = None, verbose: bool = False) -> None:
+        """Print the answer on one screen; with ``verbose`` threat model, findings, tables, examples and summary."""
+        (show_report if verbose else show_screen)(console or make_console(), self)
 
     @property
     def figures(self) -> list[str]:

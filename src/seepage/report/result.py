@@ -177,15 +177,15 @@ class AuditResult:
     @property
     def units_run(self) -> str:
         """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
-        planned = [run.planned for run in self.runs if run.is_attack]
-        wanted, attacks = max(planned, default=self.audit.units), [len(run.units) for run in self.runs if run.is_attack]
+        attacks = [run for run in self.runs if run.is_attack]
+        counts = [len(run.units) for run in attacks if run.units]
+        wanted = max((run.planned for run in attacks), default=self.audit.units)
         of = how_many(wanted, self.audit.spec.unit)
-        counts = list(filter(None, attacks))
         if not counts:
             return f"none of {of}" if attacks else of
         least, most = min(counts), max(counts)
         number = f"{least}" if least == most else f"{least} to {most}"
-        if most < wanted or least < wanted == most:
+        if any(run.status == "left_out" for run in attacks) or most < wanted:
             return f"{number} of {of}"
         words = how_many(most, self.audit.spec.unit)
         return f"{words} in each configuration" if least == most else f"{least} to {words}"
@@ -237,7 +237,7 @@ class AuditResult:
     def overviews(self) -> list[Record]:
         """The strongest attack of each configuration, see ``frames.overview``."""
         about = self.audit.about
-        return frames.overview(self.rows, self.all_findings, about.label, about.label_attacker is not None)
+        return frames.overview(self.rows, self.all_findings, about.label)
 
     @property
     def attacked(self) -> list[Record]:

@@ -38,7 +38,7 @@ from seepage.report.leakage import (
 )
 from seepage.report.questions import questions_section
 from seepage.report.result import AuditResult, Cell
-from seepage.report.summary import headline, summary
+from seepage.report.summary import READING, headline, summary
 from seepage.results.checks.every import CHECKS
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.checks.finding import SEVERITIES, explanation, few_of
@@ -106,7 +106,7 @@ def verdict_section(result: AuditResult) -> Section:
         f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}{larger}",
         [
             *setting_columns(result),
-            grids.tier("Leakage"),
+            grids.tier("Verdict"),
             grids.text("Strongest attack", "attack"),
             grids.share("Read", "mean"),
             grids.interval("95% interval"),
@@ -115,7 +115,7 @@ def verdict_section(result: AuditResult) -> Section:
             *closed_columns(),
             grids.share("Whole records", "exact"),
             grids.share("Label read", "label_mean"),
-            grids.tier("Leakage of the label", "label_tier"),
+            grids.tier("Verdict on the label", "label_tier"),
             grids.count(result.units, "n"),
         ],
         result.overviews,
@@ -147,6 +147,7 @@ def verdict_section(result: AuditResult) -> Section:
             "example": example(result),
             "ruler": ruler,
             "bounds": BOUNDS,
+            "reading": READING,
             "summary": words,
         },
     )

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seepage.assessment.decision import least_units
+from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
 from seepage.results.checks.facts import Gap, in_words
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where, place, where_of
-from seepage.results.verdict import blocking, pick, verdict
+from seepage.results.verdict import MOSTLY, WHOLE_RECORDS, blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
 from seepage.settings.option import fields_of
@@ -30,8 +30,8 @@ _OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 class Decision:
     """Decision of a gate, see ``decide``.
 
-    ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is total, or the
-    mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs failed.
+    ``passed``: shown below the limit. ``failed``: shown above it, or whole records are read. ``undecided``: neither,
+    whatever the mean is. ``refused``: jobs failed.
     """
 
     outcome: Outcome
@@ -83,15 +83,15 @@ def _decided(
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
     if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
-        return Decision(_open(standings, limit), reason)
+        return Decision("undecided", reason)
     missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(point) for point in limits.deployed)]
     if missing:
-        return Decision(_open(standings, limit), f"incomplete: {in_words(missing)}.")
+        return Decision("undecided", f"incomplete: {in_words(missing)}.")
     if weaker := [finding for finding in findings if finding.code in LOWER_BOUNDS and _concerns(finding, limits)]:
         reason = f"{lowered(weaker[0].title)} ({weaker[0].code}), so little leakage is not shown."
-        return Decision(_open(standings, limit), reason)
+        return Decision("undecided", reason)
     if lacking := _lacking(limits, here):
-        return Decision(_open(standings, limit), lacking)
+        return Decision("undecided", lacking)
     return _by_standings(limits, runs, findings)
 
 
@@ -112,7 +112,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         worst = max(standings, key=lambda standing: standing.share or 0.0)
         if worst.share is not None and worst.share >= share:
             return Decision(
-                "failed",
+                "failed" if worst.least_share is not None and worst.least_share >= share else "undecided",
                 f"up to {percent(worst.share)} of the {_members(worst, audit)} may be above {100 * lift:.1f} points "
                 f"({figure_in_words(worst.figure, audit)}, n={worst.n}). Less than {percent(share)} is asked for, "
                 f"which needs at least {least_for_share(share)} of them.",
@@ -141,7 +141,10 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
             f"{max(standing.n for standing in standings)} {audit.spec.member}s of each {audit.spec.unit} were attacked"
         )
     if worst.mean > limit:
-        return Decision("failed", f"{_gains(worst, audit)}, above the limit of {100 * limit:.1f}; {budget}.")
+        above = (
+            f"{_gains(worst, audit)}; that is above the limit of {100 * limit:.1f}, but not shown to be, and {budget}"
+        )
+        return Decision("undecided", f"{above}. {_more(limits, pending)}")
     slow = max(pending, key=lambda standing: standing.upper)
     return Decision("undecided", f"{_gains(slow, audit)}; {budget}. {_more(limits, pending)}")
 
@@ -174,8 +177,8 @@ def _read(rows: Sequence[ResultRow], findings: Sequence[Finding], size: str) -> 
         certified = beside.get("certified")
         if certified is not None and certified.mean:
             return f"{at}: {percent(certified.mean)} of the records are certified."
-        if verdict(score, beside.get("exact_match"), findings).tier == "total":
-            return f"{at}: the leakage is total ({percent(score.mean)} of the cells are read)."
+        if verdict(score, beside.get("exact_match"), findings).tier == WHOLE_RECORDS:
+            return f"{at}: whole records are read ({percent(score.mean)} of the cells)."
     return None
 
 
@@ -185,9 +188,10 @@ def _read_label(limits: Limits, rows: Sequence[ResultRow], findings: Sequence[Fi
     if label is None or limits.limit.column not in (None, label):
         return None
     for score in pick(rows, kind="attack", metric="accuracy", column=label):
-        if verdict(score, findings=findings).tier == "total":
+        rated = verdict(score, findings=findings)
+        if rated.tier == MOSTLY and rated.closed is not None and rated.closed >= WHOLE:
             at = clean(place(Where(score.batch_size, score.defense, score.attack), limits.audit.about.size), 120)
-            return f"{at}: the leakage of the label {clean(label)} is total ({percent(score.mean)} are read)."
+            return f"{at}: the label {clean(label)} is mostly read ({percent(score.mean)})."
     return None
 
 
@@ -211,10 +215,6 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             if any(score.baseline is not None and score.baseline >= 1 for score in own):
                 return f"{at}: the best baseline is always right on {what}, so no lift is possible."
     return None
-
-
-def _open(standings: Sequence[Standing], limit: float) -> Outcome:
-    return "failed" if any(standing.mean > limit for standing in standings) else "undecided"
 
 
 def _gains(standing: Standing, audit: Audit, bound: bool = True) -> str:

@@ -25,6 +25,7 @@ from seepage.files import read_text, write_whole
 from seepage.results.checks.finding import Where, where_of
 from seepage.run.limits import by_units, judged_figures, samples_of
 from seepage.run.runner import Run
+from seepage.settings.part import NONE
 from seepage.settings.setting import Audit
 from seepage.text import clean, printable_json
 
@@ -130,17 +131,20 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run], references: Refer
     shown = [measured for measured in run.measured if measured.metric != WRONG and not is_beside(measured.metric)]
     telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
     by_members = not by_units(audit.spec)
-    found = _estimates(shown, by_members)
+    own_estimates = _estimates(shown, by_members)
     if run.part.kind == "baseline":
         own = references.get(run.label, {})
-        found = [_of_reference(own.get((m.metric, m.column)), e) for e, m in zip(found, shown, strict=True)]
-    found_lifts = lifts(shown, telling, compared, beside, references, by_members)
+        own_estimates = [
+            _of_reference(own.get((m.metric, m.column)), e) for e, m in zip(own_estimates, shown, strict=True)
+        ]
+    proving = run.configuration.defense == NONE
+    gains = lifts(shown, telling, compared, beside, references, by_members, proving)
     for i, measured in enumerate(shown):
         if (records := rows_behind(measured, beside)) is not None:
-            found[i] = over_trainings(measured.values, records)
-            found_lifts[i] = _over_constant(found_lifts[i], found[i])
+            own_estimates[i] = over_trainings(measured.values, records)
+            gains[i] = _over_constant(gains[i], own_estimates[i])
     rows: list[ResultRow] = []
-    for measured, estimate, lift in zip(shown, found, found_lifts, strict=True):
+    for measured, estimate, lift in zip(shown, own_estimates, gains, strict=True):
         rows.append(_row(audit, run, (measured.metric, measured.column), estimate, lift))
         if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
             rows.extend(

@@ -1,4 +1,7 @@
-"""Tiers of leakage, and the verdict on a configuration with its certainty."""
+"""The verdict on a configuration: what is shown to be read, what is not excluded, or why neither is decided.
+
+Terminal, page, notebook, advice, checks and gate read the same value, so that no page says two things.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seepage.assessment.decision import WHOLE
-from seepage.assessment.intervals import UNITS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.finding import INCOMPLETE as MISSING
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding
 
-Tier = Literal["none", "low", "moderate", "high", "total"]
-_HALF = 0.5
-BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (WHOLE, "high"))
-TIERS: tuple[Tier, ...] = ("none", "low", "moderate", "high", "total")
+Tier = Literal["little read", "incomplete", "not decided", "gain shown", "mostly read", "whole records read"]
+LITTLE, INCOMPLETE, UNDECIDED, GAIN, MOSTLY, WHOLE_RECORDS = GRAVITY = (
+    "little read",
+    "incomplete",
+    "not decided",
+    "gain shown",
+    "mostly read",
+    "whole records read",
+)
+"""Verdicts from mild to grave."""
+UNKNOWN = (INCOMPLETE, UNDECIDED)
+# Verdicts that say that more is read than guessing gets.
+SHOWN = (GAIN, MOSTLY, WHOLE_RECORDS)
+ENOUGH = 0.2
+"""Share of the gap between the best baseline and certainty below whose upper bound little is read."""
+HALF = 0.5
+"""Share of the gap from whose lower bound on most is read, and of the records of a single captured message."""
+BOUNDS: tuple[tuple[float, Tier], ...] = ((ENOUGH, "little read"), (HALF, "gain shown"))
+"""Ends of the zones in which a closed gap is drawn; above the last one most is read."""
+# Classes of the page's colours.
+_STYLES = {LITTLE: "little", GAIN: "gain", MOSTLY: "mostly", WHOLE_RECORDS: "whole"}
 
 
-def tier_of(closed: float) -> Tier:
-    """Return the tier of a share of the gap between the best baseline and certainty."""
-    for bound, tier in BOUNDS:
-        if closed < bound:
-            return tier
-    return "total"
+def style_of(tier: str) -> str:
+    """Return the class of a verdict's colour; ``open`` where nothing is known."""
+    return _STYLES.get(tier, "open")
 
 
 def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] = "lift") -> float | None:
@@ -41,28 +57,18 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     return min(1.0, share)
 
 
-def typical_ends(row: ResultRow) -> tuple[float, float] | None:
-    """Return the closed gap at both ends of Student's t interval of the lift, which names the tiers; None without one.
+def reads_whole(exact: ResultRow | None) -> bool:
+    """Return whether records are read whole that no baseline gets: one is enough.
 
-    It tells where the lift lies if units vary as a normal distribution does. Both ends are the same where all are
-    alike. An attack that is right in every unit closes all of the gap in each, however much the baseline differs
-    between them.
+    Where baselines get whole records, too, the gain must be shown. One captured message is no sample: half of its
+    records, and half of those that no baseline gets, must be read.
     """
-    ends = row.lift_ends()
-    if ends is None or closed_gap(row) is None:
-        return None
-    if row.mean is not None and row.mean >= 1:
-        return 1.0, 1.0
-    gap = 1 - (row.baseline or 0.0)
-    return min(1.0, ends[0] / gap), min(1.0, ends[1] / gap)
-
-
-def is_whole(exact: ResultRow | None) -> bool:
-    """Return whether half of all records are read whole, among those too that the best baseline does not read whole."""
-    if exact is None or exact.mean is None:
+    if exact is None or not exact.mean:
         return False
     guessed = exact.baseline or 0.0
-    return exact.mean - guessed >= _HALF * (1 - guessed) > 0
+    if exact.captured and exact.n == 1:
+        return exact.mean - guessed >= HALF * (1 - guessed) > 0
+    return guessed == 0 or (exact.lift_low is not None and exact.lift_low > 0)
 
 
 def settings(rows: Iterable[ResultRow]) -> list[tuple[int | None, str]]:
@@ -84,21 +90,18 @@ def strongest_row(
 
 
 UNDEFENDED = "none"
-INCOMPLETE, INCONCLUSIVE = "incomplete", "inconclusive"
-UNKNOWN = (INCOMPLETE, INCONCLUSIVE)
-# Words that a verdict may end with, from mild to grave; those without a tier come first.
-GRAVITY = (*UNKNOWN, *TIERS)
-# Tiers that are no lower bound: "at least low" would reassure where more may leak.
-_MILD = ("none", "low")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on the leakage from an attack's lift, see ``verdict`` for its tiers.
+    """Verdict on what an attack reads, see ``verdict``.
 
-    ``closed`` is (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty. ``low`` and ``high`` are
-    the ends of its 95% interval, those of the lift over the baseline's mean. They hold for any distribution and are
-    wider than what names the tiers. ``because`` is the finding that took the tier away or made it a lower bound.
+    Attributes:
+        tier: one of ``GRAVITY``.
+        closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
+        low, high: ends of its 95% interval.
+        because: finding that took the verdict away.
+        proved: whether a cell is certified.
     """
 
     tier: str
@@ -106,16 +109,12 @@ class Verdict:
     low: float | None
     high: float | None
     because: Finding | None = None
+    proved: bool = False
 
     @property
-    def gravest(self) -> str:
-        """Gravest named tier, or the reason why there is none: one of ``GRAVITY``."""
-        return gravest(self.tier)
-
-
-def gravest(tier: str) -> str:
-    """Return the gravest tier of a verdict, or the reason why there is none."""
-    return tier.rpartition(" ")[2]
+    def rank(self) -> int:
+        """Place among the verdicts, from mild to grave."""
+        return GRAVITY.index(self.tier)
 
 
 def verdict(
@@ -123,55 +122,42 @@ def verdict(
 ) -> Verdict:
     """Return the verdict on an accuracy.
 
-    The tiers are those in which the closed gap lies at both ends of ``typical_ends``: ``none`` below 0.05, ``low``
-    below 0.2, ``moderate`` below 0.5, ``high`` below 0.9, else ``total``; two neighbours are both named. The verdict is
-    ``total`` also where any record is certified, or half of all records come back whole (see ``tiers.is_whole``) in two
-    repetitions or more. A single captured message is no sample: that it gives nearly everything away is ``total``, too.
-    It is ``inconclusive`` with fewer than five repetitions, where all of them are alike, where the
-    best baseline is always right, or where an error finding concerns the row, or where the ends lie in more than two
-    tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a default attack or its positive
-    control is missing, and ``inconclusive`` if a stronger attack was not tried; other tiers are then ``at least`` that.
-    Ends that lie in ``total`` stand against a finding: what was read, was read.
+    The lower bound of the closed gap names what is grave, the upper bound what is mild, and no mean decides:
+    ``whole records read`` where a record is certified, or one is read whole that no baseline gets; ``mostly read``
+    where at least half of the gap is shown to be closed; ``gain shown`` where the attack is shown to read more than the
+    best baseline gets; ``little read`` where at most a fifth of the gap is not excluded. Else it is ``not decided``,
+    as where an error finding concerns the row, or where little is read by these attacks and a stronger one was not
+    tried. Where little is read and a default attack or its positive control is missing it is ``incomplete``.
+
+    A single captured message is no sample, and has no interval: the share itself decides whether most of it is read.
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
+    proved = certified is not None and bool(certified.mean)
     ends = (closed, low, high)
-    if row.captured and row.n == 1 and (is_whole(exact) or (closed or 0.0) >= WHOLE):
-        return Verdict("total", *ends)
-    if (is_whole(exact) and row.n > 1) or (certified is not None and (certified.mean or 0) > 0):
-        return Verdict("total", *ends)
-    blocked, typical = blocking(findings, row), typical_ends(row)
-    if typical is None or row.n < UNITS_FOR_VERDICT:
-        return Verdict(INCONCLUSIVE, *ends, blocked)
-    lowest, highest = map(tier_of, typical)
-    if lowest != "total" and (blocked is not None or typical[0] == typical[1]):
-        return Verdict(INCONCLUSIVE, *ends, blocked)
-    weaker = first(findings, row, lambda finding: finding.code in LOWER_BOUNDS)
-    missing = first(findings, row, lambda finding: finding.code == MISSING)
-    if missing is not None and lowest in _MILD:
-        return Verdict(INCOMPLETE, *ends, missing)
-    if weaker is not None and lowest != "total":
-        return Verdict(INCONCLUSIVE if lowest in _MILD else f"at least {lowest}", *ends, weaker)
-    return Verdict(_between(lowest, highest), *ends)
+    if proved or reads_whole(exact):
+        return Verdict(WHOLE_RECORDS, *ends, proved=proved)
+    blocked = blocking(findings, row)
+    if row.captured and row.n == 1 and (closed or 0.0) >= WHOLE:
+        return Verdict(MOSTLY, *ends)
+    if low is not None and low >= WHOLE:
+        # What was read, was read, whatever a finding says.
+        return Verdict(MOSTLY, *ends)
+    if blocked is not None or low is None or high is None:
+        return Verdict(UNDECIDED, *ends, blocked)
+    if high < ENOUGH:
+        missing = first(findings, row, lambda finding: finding.code == MISSING)
+        weaker = first(findings, row, lambda finding: finding.code in LOWER_BOUNDS)
+        if missing is not None:
+            return Verdict(INCOMPLETE, *ends, missing)
+        return Verdict(LITTLE, *ends) if weaker is None else Verdict(UNDECIDED, *ends, weaker)
+    if low > 0:
+        return Verdict(MOSTLY if low >= HALF else GAIN, *ends)
+    return Verdict(UNDECIDED, *ends)
 
 
 def graver(cells: Verdict, label: Verdict) -> Verdict:
-    """Return the verdict on a configuration with two attacked secrets: that on the one with more shown leakage.
-
-    Where one of them is incomplete or inconclusive, the other is a lower bound of the leakage.
-    """
-    less, more = sorted((cells, label), key=lambda each: (GRAVITY.index(each.gravest), each.closed or 0.0))
-    high = None if less.high is None or more.high is None else max(less.high, more.high)
-    tier = more.tier
-    if less.tier in UNKNOWN and more.gravest in TIERS and not more.tier.startswith("at least"):
-        lowest = more.tier.partition(" ")[0]
-        tier = more.tier if lowest == "total" else less.tier if lowest in _MILD else f"at least {lowest}"
-    because = more.because if tier == more.tier else less.because
-    return Verdict(tier, more.closed, more.low, high, because)
-
-
-def _between(lowest: Tier, highest: Tier) -> str:
-    steps = TIERS.index(highest) - TIERS.index(lowest)
-    return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else INCONCLUSIVE
+    """Return the verdict on a configuration with two attacked secrets: the graver one."""
+    return max((cells, label), key=lambda each: (each.rank, -1.0 if each.closed is None else each.closed))
 
 
 def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:

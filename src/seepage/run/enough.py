@@ -12,6 +12,7 @@ from typing import Protocol
 from seepage.assessment.gain import References
 from seepage.assessment.lifts import PROVED_CELLS, lifts
 from seepage.run.limits import MeasuredBy, by_units, looks_up_to
+from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
 
 # Half of the width of a lift's interval at which it is narrow enough: ten points.
@@ -89,8 +90,10 @@ class Enough:
         measured, beside = measured_by(configuration, attack, figures)
         references = self._references.get(configuration.batch_size, {})
         telling = [(figure.metric, figure.column) == figures[0] for figure in measured]
-        found = lifts(measured, telling, beside, (), references, by_members=False)
-        gain = next((lift.gain for lift, tells in zip(found, telling, strict=True) if tells and lift is not None), None)
+        gains = lifts(
+            measured, telling, beside, (), references, by_members=False, proving=configuration.defense == NONE
+        )
+        gain = next((lift.gain for lift, tells in zip(gains, telling, strict=True) if tells and lift is not None), None)
         if gain is None or gain.low is None or gain.high is None:
             # Nothing to be bounded, or too few units for it.
             return False

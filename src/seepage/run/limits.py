@@ -7,6 +7,7 @@ first unit. So one worker or two, killed or not, decide alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seepage.assessment import decision
-from seepage.assessment.gain import Figure
+from seepage.assessment.gain import OF_ATTACK, Figure, References, best_reference
 from seepage.assessment.measurement import Measurement
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
@@ -64,6 +65,7 @@ class Standing:
     more: int | None  # estimated number of further units; None where no number of units like these is enough
     error: float = 0.0
     share: float | None = None  # upper bound of the share of units above ``worst``
+    least_share: float | None = None  # its lower bound
     # Share of the gap between best baseline and certainty that the mean closes; None for columns other than the label,
     # or where the baseline is always right. A label is below the limit only if it is also shown not to be wholly read:
     # where most labels are alike, no lift is large.
@@ -121,9 +123,17 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
 class Limits:
     """Figures of one audit beside the limit of its gate."""
 
-    def __init__(self, audit: Audit, alpha: float = decision.ALPHA) -> None:
+    def __init__(
+        self,
+        audit: Audit,
+        alpha: float = decision.ALPHA,
+        references: Mapping[int | None, References] | None = None,
+    ) -> None:
+        """Take the probability of a false pass, and figures of baselines over draws that no attack sees."""
         assert audit.spec.gate is not None
         self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
+        # Their bounds hold for one limit alone.
+        self._references = (references or {}) if alpha == decision.ALPHA else {}
         self.deployed = deployed(audit, self.limit)
         # An attack on one column alone has no figure of another.
         anywhere = not (self.limit.column or self.limit.whole_records)
@@ -140,6 +150,9 @@ class Limits:
         """Numbers of units at which one looks; the last is the budget."""
         budget = self.audit.units
         least = decision.least_units(self.limit.above, alpha=self.alpha)
+        lows = [low for low in map(self._least_baseline, self.deployed) if low is not None]
+        if lows and max(lows) + self.limit.above < 1:
+            least = min(least, decision.least_units(self.limit.above, alpha=OF_ATTACK / 2, upper=1 - max(lows)))
         if not self._by_units or self.limit.worst is not None or budget < least:
             # The share of the worst units has no bound that holds however often one looks. Where the budget is too
             # small to pass, its end decides.
@@ -221,10 +234,18 @@ class Limits:
         standings = []
         for sample, (scores, others) in samples.items():
             figure = LimitedFigure(configuration, attack, measured.metric, measured.column, sample)
-            standings += self._standing(figure, scores, others, tests)
+            low = None if sample is not None else self._least_baseline(configuration, name)
+            standings += self._standing(figure, scores, others, tests, low)
         return standings
 
-    def _standing(self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
+    def _least_baseline(self, configuration: Configuration, figure: Figure = ("accuracy", None)) -> float | None:
+        """Return a lower bound of the best baseline's mean; None where it was not measured beforehand."""
+        best = best_reference(self._references.get(configuration.batch_size, {}), figure)
+        return None if best is None else best[1].low
+
+    def _standing(
+        self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int, least_baseline: float | None
+    ) -> list[Standing]:
         finite = np.isfinite(scores) & np.isfinite(others).all(0)
         scores, others = scores[finite], others[:, finite]
         if not len(scores):
@@ -239,21 +260,31 @@ class Limits:
         best = scores - beside
         label, gap = figure.column is not None and figure.column == self.audit.about.label, 1 - float(beside.mean())
         closed = float(best.mean()) / gap if label and gap > 0 else None
-        below = decision.shown_below(lifts, limit, alpha=alpha)
+        if least_baseline is None:
+            below, upper = decision.shown_below(lifts, limit, alpha=alpha), decision.upper_bound(lifts, alpha=alpha)
+            possible = decision.can_still_pass(lifts, limit, budget, alpha=alpha)
+        else:
+            sides, needed = (lifts, scores, least_baseline), -math.log(OF_ATTACK)
+            below = decision.evidence_beside(*sides, limit) >= needed
+            upper = decision.upper_bound_beside(*sides, alpha=OF_ATTACK)
+            possible = decision.evidence_beside(*sides, limit, further=budget - len(lifts)) >= needed
         return [
             Standing(
                 figure,
                 len(lifts),
                 float(best.mean()),
-                decision.upper_bound(lifts, alpha=alpha),
+                upper,
                 below and (not label or decision.shown_unclosed(scores, predicted, decision.WHOLE, alpha=alpha)),
                 all(decision.shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
-                decision.can_still_pass(lifts, limit, budget, alpha=alpha),
+                possible,
                 _more(lifts, limit, alpha) if closed is None or closed < decision.WHOLE else None,
                 float(best.std(ddof=1) / np.sqrt(len(best))) if len(best) > 1 else 0.0,
                 None
                 if self.limit.worst is None
                 else decision.share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
+                None
+                if self.limit.worst is None
+                else decision.least_share(int((best > self.limit.worst[1]).sum()), len(best)),
                 closed,
                 scores,
                 predicted,

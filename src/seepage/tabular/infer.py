@@ -722,7 +722,7 @@ class _ColumnReading:
 
     def _name_identifier(self, series: pd.Series) -> None:
         if self._says_pairs():
-            self.holds += " of two numbers each, which two columns of numbers would keep"
+            self.holds += " like 120/80. Split this column in two to keep the numbers"
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"

@@ -19,7 +19,7 @@ from seepage.results.checks.facts import (
     in_words,
 )
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
-from seepage.results.verdict import is_whole, settings, strongest_row, tier_of, typical_ends
+from seepage.results.verdict import UNDECIDED, settings, strongest_row, verdict
 from seepage.run.runner import Run
 from seepage.text import capitalised, how_many, listed, points
 from seepage.wire.horizontal import NOT_TRIED
@@ -270,11 +270,11 @@ _FEW_VICTIMS = 5
 
 @check("SEEP006", "warning", "Too few units to decide")
 def undecided(facts: Facts) -> Iterator[Fault]:
-    """Several tiers of leakage are possible, by how much the units vary, or all units are alike."""
+    """The interval of a lift holds both no gain and a considerable one."""
     cases, where = [], []
     marked = facts.audit.about.sensitive
     for size, defense in settings(facts.rows):
-        overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
+        overall = open_gap(facts.rows, size, defense)
         columns = [
             c for c in marked if (row := strongest_row(facts.rows, size, defense, c)) is not None and _doubt(row)
         ]
@@ -287,38 +287,28 @@ def undecided(facts: Facts) -> Iterator[Fault]:
             where.append(at)
     if cases:
         yield Fault(
-            f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(cases)}). Audit more of "
-            "them; four times as many halve an interval.",
+            f"With these {facts.audit.spec.unit}s neither a gain over guessing nor its absence is shown "
+            f"({few(cases)}). Audit more of them; four times as many halve an interval.",
             tuple(where),
         )
 
 
-def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
-    """Return why the tier of a setting is open; None where it is decided or open for another reason.
-
-    Half of all records that come back whole decide by themselves. ``unit`` is what ``n`` counts.
-    """
+def open_gap(rows: Sequence[ResultRow], batch_size: int | None, defense: str) -> str | None:
+    """Return the interval of the closed gap where it decides nothing; None where it does, or for another reason."""
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None
-    wanted = (batch_size, defense, score.attack, "exact_match", None)
-    own = (row for row in rows if row.is_attack)
-    exact = (row for row in own if (row.batch_size, row.defense, row.attack, row.metric, row.column) == wanted)
-    return None if any(map(is_whole, exact)) else _doubt(score, unit)
+    own = [row for row in rows if (row.batch_size, row.defense, row.attack) == (batch_size, defense, score.attack)]
+    beside = {row.metric: row for row in own if row.column is None}
+    decided = verdict(score, beside.get("exact_match"), (), beside.get("certified")).tier != UNDECIDED
+    return None if decided else _doubt(score)
 
 
-def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
-    ends = typical_ends(row)
-    if ends is None:
+def _doubt(row: ResultRow) -> str | None:
+    rated = verdict(row)
+    if rated.tier != UNDECIDED or rated.low is None or rated.high is None:
         return None
-    low, high = ends
-    if low == high:
-        return None if tier_of(high) == "total" else f"no spread, as all {row.n} {unit}s are alike"
-    if tier_of(low) == tier_of(high):
-        return None
-    return (
-        f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed, by Student's t)"
-    )
+    return f"{share(max(0.0, rated.low))} to {share(rated.high)} of the gap closed"
 
 
 @check("SEEP007", "warning", "Few repetitions")
@@ -337,8 +327,8 @@ def few_victims(facts: Facts) -> Iterator[Fault]:
         else:
             without = f" One {unit} allows no interval." if fewest == 1 else ""
             words = (
-                f"Figures rest on as few as {how_many(fewest, unit)}.{without} Intervals from so few are wide, since "
-                f"they hold for {unit}s of any kind. "
+                f"Figures rest on as few as {how_many(fewest, unit)}.{without} The intervals assume nothing about how "
+                f"{unit}s differ, so few {unit}s give wide ones. "
                 f"{'Capture' if captured else 'Audit'} at least {_FEW_VICTIMS}, better 20."
             )
         yield Fault(words, tuple(Where(row.batch_size, row.defense, row.attack) for row in rows))

@@ -128,8 +128,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def _conditional(self) -> str:
         """Return a sentence on the one network that all victims are sent, which victims' intervals say nothing of."""
         drawn = self.spec.weights is None and self.subject.learnt is None and self.spec.model in registry.models.names()
-        which = "this initialisation of the network" if drawn else "this network"
-        return f"All of this is for {which}, which all victims were sent."
+        if drawn:
+            return (
+                "These figures hold for one random initialisation, the same for all victims. Repeat with another "
+                "--model-seed."
+            )
+        return "These figures hold for this network, the same for all victims."
 
     @property
     def usual_attacks(self) -> tuple[str, ...]:
@@ -303,10 +307,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if self.spec.variant is not None:
             return {}
         baselines = [part for part in self.parts if part.kind == "baseline"]
-        found: dict[int | None, References] = {}
+        by_size: dict[int | None, References] = {}
         for configuration, (_, protocol) in self._protocols.items():
             # Under a defense baselines get the same.
-            if configuration.batch_size in found or _in_rounds(self.subject, protocol) or not baselines:
+            if configuration.batch_size in by_size or _in_rounds(self.subject, protocol) or not baselines:
                 continue
 
             def measure(at: Configuration = configuration) -> object:
@@ -317,8 +321,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             draws = draws_of(protocol.records)
             stored = cache({"references": identity, "draws": draws, "seed": self.spec.seed}, measure)
             if stored is not None:
-                found[configuration.batch_size] = from_plain(stored)
-        return found
+                by_size[configuration.batch_size] = from_plain(stored)
+        return by_size
 
     def save(self, folder: Path) -> None:
         """Keep networks that were trained for the audit."""

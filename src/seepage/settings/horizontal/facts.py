@@ -82,12 +82,12 @@ def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> li
         return []
     drawn = (spec.seed, _RANKED_BATCHES, spec.replacement)
     sizes = [size for size in together if size <= _LARGEST_RANKED]
-    of_batches = [f"{batch_rank(encoder, cells, size, *drawn):.3g} of {size} records" for size in sizes]
-    mean = f", on average {listed(of_batches)}" if of_batches else ""
-    return [
-        f"the rows, encoded and with a constant, have rank {rank_ceiling(encoder, cells)}{mean}: the most records that "
-        "the first layer's gradient lets anybody tell apart by linear algebra alone; deeper layers may tell more"
-    ]
+    ranks = {size: batch_rank(encoder, cells, size, *drawn) for size in sizes}
+    parts = [f"all {size}" if ranks[size] >= size else f"on average {ranks[size]:.3g} of {size}" for size in sizes]
+    most = f"at most {rank_ceiling(encoder, cells)} records"
+    which = f"{listed(parts)} records of a batch" if parts else most
+    beyond = f" ({most} of any)" if parts and max(sizes) < rank_ceiling(encoder, cells) else ""
+    return [f"from the first layer alone, {which} can be separated{beyond}"]
 
 
 def _of_training(learnt: Learnt) -> str:

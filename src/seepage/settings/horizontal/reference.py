@@ -54,8 +54,8 @@ def measured_references(
             scored = measure_matched(match_records(schema, statistics, secret, guess), metrics)
             for figure in (figure for figure in scored if figure.is_rate):
                 values.setdefault(part.label, {}).setdefault((figure.metric, figure.column), []).append(figure.values)
-    found: dict[str, dict[Figure, Reference]] = {}
+    references: dict[str, dict[Figure, Reference]] = {}
     for label, figures in values.items():
         of_label = {name: reference(torch.cat(parts), len(baselines)) for name, parts in figures.items()}
-        found[label] = {name: known for name, known in of_label.items() if known is not None}
-    return found
+        references[label] = {name: known for name, known in of_label.items() if known is not None}
+    return references

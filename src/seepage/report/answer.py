@@ -1,0 +1,179 @@
+"""The answer of an audit on one configuration: what is read, how sure that is, and of which columns.
+
+Below twenty units a sentence has counts and the range over units, and no interval; from there on it has the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seepage.assessment.decision import least_mean
+from seepage.assessment.gain import pooled
+from seepage.assessment.lifts import PROVED_CELLS
+from seepage.assessment.measurement import Measurement
+from seepage.report.frames import Record, setting_of
+from seepage.report.result import AuditResult
+from seepage.results.checks.finding import LOWER_BOUNDS
+from seepage.results.verdict import INCOMPLETE, LITTLE, UNDECIDED
+from seepage.run.limits import by_units
+from seepage.run.runner import Run
+from seepage.settings.option import fields_of
+from seepage.text import clean, how_many, listed, lowered, percent
+
+FEW = 20
+"""Fewest units with an interval in a sentence."""
+_COLUMNS = 3
+_WHOLE = 1 - 1e-9
+
+
+def answer(result: AuditResult, record: Record) -> list[str]:
+    """Return what the strongest attack of a configuration reads, and why that is not decided where it is not."""
+    whole = _whole_records(result, record) if record["of"] is None else []
+    return [*whole, *_of_missed(result, record), *_why_open(result, record)]
+
+
+def _run_of(result: AuditResult, record: Record) -> Run | None:
+    place = (*setting_of(record), record["attack"])
+    return next(
+        (run for run in result.runs if (run.configuration.batch_size, run.configuration.defense, run.label) == place),
+        None,
+    )
+
+
+def _figure(run: Run | None, metric: str, column: str | None = None) -> Measurement | None:
+    figures = () if run is None else run.measured
+    return next((m for m in figures if (m.metric, m.column) == (metric, column)), None)
+
+
+def _whole_records(result: AuditResult, record: Record) -> list[str]:
+    """Return a sentence on whole records that no baseline gets; none where none is read."""
+    run = _run_of(result, record)
+    exact, proved = _figure(run, "exact_match"), _figure(run, PROVED_CELLS)
+    if exact is None or record["exact"] is None or record["exact"] <= 0 or result.audit.about.trials is not None:
+        return []
+    spec, known = result.audit.spec, ~exact.values.isnan()
+    values, n = exact.values[known], int(known.sum())
+    if not by_units(spec) and exact.clusters is not None:
+        members = pooled(exact.clusters)
+        read = int((members[~members.isnan()] > _WHOLE).sum())
+        return [f"Whole records: {read:,} of {len(members):,} are read whole, in {how_many(n, spec.unit)}."]
+    read = values > _WHOLE
+    count = int(read.sum())
+    if not count:
+        return [f"Whole records: {percent(record['exact'], 0)} are read whole."]
+    how = []
+    if result.audit.repeatable and n > 1:
+        least = float(least_mean(read.double().numpy()[:, None])[0])
+        how.append(f" (at least {percent(least, 0)} of all {spec.unit}s)")
+    if proved is not None and bool((proved.values[known][read] > _WHOLE).all()):
+        how.append(", proved")
+    are = "is" if count == 1 else "are"
+    return [f"Whole records: {count} of {how_many(n, spec.unit)} {are} read whole{''.join(how)}."]
+
+
+def what_is_missed(result: AuditResult, record: Record) -> str:
+    """Return what counts as read, in the plural."""
+    of_label = record["by_label"] or record["of"] is not None
+    return "labels" if of_label else "cells" if result.audit.about.trials is None else "trials"
+
+
+def _of_missed(result: AuditResult, record: Record) -> list[str]:
+    """Return a sentence on what guessing misses and the attack reads; none without a figure."""
+    if record["closed"] is None:
+        return []
+    spec, n = result.audit.spec, record["n"]
+    missed = f"{what_is_missed(result, record)} that an informed guess misses"
+    low, high = record["closed_low"], record["upper"]
+    units = how_many(n, spec.unit)
+    if record["tier"] == LITTLE and low is not None and low <= 0:
+        return [f"No gain found by these attacks; up to {_up(high)} of 100 {missed} are not excluded (n = {n})."]
+    read = _in_hundred(record["closed"])
+    are = "none are" if read == 0 else "1 is" if read == 1 else f"{read} are"
+    if n == 1 and not result.audit.repeatable:
+        return [f"Of 100 {missed}, {are} read in this {spec.unit}."]
+    if low is None or high is None:
+        return [f"Of 100 {missed}, {are} read ({units})."]
+    if n >= FEW or not by_units(spec):
+        return [f"Of 100 {missed}, {read} [{_in_hundred(low)}, {_up(high)}] are read ({units})."]
+    shares = _shares(result, record)
+    across = "" if not shares else f", from {_in_hundred(min(shares))} to {_in_hundred(max(shares))}"
+    return [f"Of 100 {missed}, {are} read ({units}{across})."]
+
+
+def _shares(result: AuditResult, record: Record) -> list[float]:
+    """Return the share of the gap that is closed in each unit."""
+    column = record["of"] or (result.audit.about.label if record["by_label"] else None)
+    attack = record["label"]["attack"] if record["by_label"] and record["label"] else record["attack"]
+    figure = _figure(_run_of(result, {**record, "attack": attack}), "accuracy", column)
+    beside = record["label"]["baseline"] if record["by_label"] and record["label"] else record["baseline"]
+    if figure is None or beside is None or beside >= 1:
+        return []
+    values = figure.values.numpy()
+    return [float(share) for share in (values[~np.isnan(values)] - beside) / (1 - beside)]
+
+
+def _in_hundred(share: float) -> int:
+    return int(percent(max(0.0, min(1.0, share)), 0).removesuffix("%"))
+
+
+def _up(share: float) -> int:
+    """Return a share as a number of 100, rounded up: an upper bound says too much rather than too little."""
+    return min(100, max(0, int(np.ceil(100 * round(share, 6)))))
+
+
+def _why_open(result: AuditResult, record: Record) -> list[str]:
+    """Return why nothing is decided, and what would decide it, in a sentence; none where it is decided."""
+    spec, tier = result.audit.spec, record["tier"]
+    if tier == INCOMPLETE:
+        return [f"Incomplete: {result.missing(setting_of(record))}."]
+    if tier != UNDECIDED:
+        return []
+    place = (*setting_of(record), record["attack"])
+    for finding in result.all_findings:
+        if finding.severity == "error" and finding.concerns(*place):
+            return [f"No verdict: {lowered(finding.title)} ({finding.code})."]
+    if record["closed"] is None:
+        always = (record["baseline"] or 0.0) >= 1
+        reason = "an informed guess is always right already" if always else "there is no baseline to compare with"
+        return [f"No verdict: {reason}."]
+    for finding in result.all_findings:
+        if finding.code in LOWER_BOUNDS and finding.concerns(*place) and (record["upper"] or 0.0) < 1:
+            return [f"No verdict: {lowered(finding.title)} ({finding.code})."]
+    run = _run_of(result, record)
+    if run is not None and run.status == "left_out":
+        ran = f"time ran out after {record['n']} of {run.planned} {spec.unit}s"
+        return [f"No verdict yet: {ran}. Run the command again to finish."]
+    if not result.audit.repeatable:
+        return [f"No verdict from {how_many(record['n'], spec.unit)}: capture more."]
+    high = 1.0 if record["upper"] is None else record["upper"]
+    flag = fields_of(type(spec))[spec.repeats if by_units(spec) else spec.members].flag
+    units = f"{spec.unit if by_units(spec) else spec.member}s"
+    return [
+        f"The attack may be no better than guessing, and up to {_up(high)} of 100 are not excluded: audit more {units} "
+        f"({flag})."
+    ]
+
+
+def exposed_columns(result: AuditResult, record: Record) -> list[str]:
+    """Return a sentence on the columns of which most is shown to be read above guessing; none without any."""
+    own = [
+        column
+        for column in result.by_column.get(setting_of(record), [])
+        if column["lift_low"] is not None and column["lift_low"] > 0
+    ]
+    ranked = sorted(own, key=lambda column: -column["lift"])[:_COLUMNS]
+    if not ranked:
+        return []
+    names = [f"{clean(c['column'], 32)} ({_both(c)})" for c in ranked]
+    return [f"Most exposed column{'s' if len(names) > 1 else ''}: {listed(names)}."]
+
+
+def _both(column: Record) -> str:
+    return f"{percent(column['mean'], 0)} read, {percent(column['baseline'], 0)} guessed"
+
+
+def of_configuration(result: AuditResult, record: Record) -> Sequence[str]:
+    """Return all sentences on a configuration."""
+    return [*answer(result, record), *exposed_columns(result, record)]
