@@ -37,8 +37,8 @@ from seepage.results.gate import check_gate, decide
 from seepage.results.rows import contradicted, lifts_of, rows_of, withdrawn, write_results
 from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
-from seepage.run.enough import Enough, StoppingRule, until_decided
-from seepage.run.limits import Limits, budgeted
+from seepage.run.enough import Enough, until_decided
+from seepage.run.limits import Limits, StoppingRule, budgeted
 from seepage.run.plan import FIELDS, Plan, check_counts, enough_memory, make_plan, optional, tried, where
 from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, seconds_of, side_by_side

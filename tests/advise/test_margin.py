@@ -26,6 +26,7 @@ def standing(lifts: np.ndarray, attack: str = "reads", sample: int | None = None
         below=upper < LIMIT,
         above=False,
         possible=True,
+        may_be_above=False,
         more=None,
         closed=closed,
         scores=predicted + lifts,
@@ -48,7 +49,9 @@ def test_certain_cases() -> None:
     assert chance(standing(large)) == 0.0
     assert chance(standing(none), standing(large, "other")) == 0.0
     assert chance_of_passing([], LIMIT, UNITS, seed=0) is None
-    unknown = Standing(standing(none).figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
+    unknown = Standing(
+        standing(none).figure, 0, 0.0, 1.0, below=False, above=False, possible=False, may_be_above=False, more=None
+    )
     assert chance_of_passing([standing(none), unknown], LIMIT, UNITS, seed=0) is None
 
 

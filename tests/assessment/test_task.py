@@ -34,4 +34,4 @@ def test_a_model_is_better_where_it_is_right_more_often_or_errs_less() -> None:
         assert found[0] == "constant"
         assert found[2].mean == pytest.approx(gain)
     assert over_constant(figures[0], figures[:1]) is None
-    assert [figure.mean for figure in of_task("task_accuracy", 0.0, labels[:0])] == [None, None]
+    assert [figure.mean for figure in of_task("task_accuracy", 0.0, labels[:0])] == [None, None, None]

@@ -49,8 +49,8 @@ def again(report: Report, findings: list[Finding]) -> Decision:
     ("peek", "outcome", "why"),
     [
         (0.5, "passed", "shown to stay below 20.0 points"),
-        (0.95, "failed", "the leakage is total"),
-        (0.72, "failed", "above the limit of 20.0; passing has become impossible within the budget of 57 flips"),
+        (0.95, "failed", "shown above the limit of 20.0"),
+        (0.72, "undecided", "above the limit of 20.0, but not shown to be"),
         (0.66, "undecided", "More flips are needed, about "),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_certified_record_fails_whatever_the_mean_is() -> None:
     limits = Limits(audit)
     half = [0.5] * 40
     own = [measured(half), measured([0.05] * 40, "certified")]
-    limits.look(lambda configuration, name, figures: (own, [[measured(half)]]))
+    limits.look(lambda configuration, name, figures: (own, {"plain": [measured(half)]}))
     assert limits.failed
     rows = [
         row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01),
@@ -91,10 +91,11 @@ def test_records_that_come_back_whole_fail() -> None:
     whole = row(batch_size=None, attack=PEEK, metric="exact_match", mean=0.6, baseline=0.0, n=2)
     once = replace(score, n=1)
     score = replace(score, n=2)
-    assert "the leakage is total" in decide(limits, [score, whole], []).line
+    assert "whole records are read" in decide(limits, [score, whole], []).line
     assert decide(limits, [score, whole], []).outcome == "failed"
-    # One repetition passes nothing and fails nothing.
-    assert decide(limits, [once, whole], []).outcome == "undecided"
+    # A record that no baseline gets is one, however many repetitions there are.
+    assert decide(limits, [once, whole], []).outcome == "failed"
+    assert decide(limits, [score, replace(whole, baseline=0.55, lift=0.05, lift_low=-0.1)], []).outcome == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_the_undefended_reference_of_a_defended_deployment_fails_nothing() -> No
     assert "gloves" in beside.line
     assert {one.figure.configuration.defense for one in beside.figures} == {"gloves"}
     named = decided(REFERENCE, deployed=["none"])
-    assert (named.outcome, "the leakage is total" in named.line) == ("failed", True)
+    assert (named.outcome, "shown above the limit" in named.line) == ("failed", True)
     both = decided(REFERENCE, deployed=["none", "gloves"])
     assert both.outcome == "failed"
 
@@ -185,7 +186,7 @@ def with_labels(labels: float, limit: float = 0.25, column: str | None = None, w
 
     def seen(configuration: Any, name: str, figures: Any) -> Any:
         own = [measured(half), measured(read, column="a"), measured([0.0] * 60, "certified")]
-        return own, [[measured(half), measured(alike, column="a")]]
+        return own, {"plain": [measured(half), measured(alike, column="a")]}
 
     limits.look(seen)
     row_ = row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01, n=60)
@@ -199,7 +200,7 @@ def test_a_label_that_is_read_passes_no_limit_above_what_could_be_gained() -> No
     # Four labels in five are alike, so that nothing could gain 25 points.
     read = with_labels(1.0)
     assert read.outcome == "failed"
-    assert "the leakage of the label a is total (100.0% are read)" in read.line
+    assert "the label a is mostly read (100.0%)" in read.line
     nearly = with_labels(58 / 60)
     assert nearly.outcome == "undecided", nearly.line
     assert f"{PEEK} on the label a (" in nearly.line
@@ -211,7 +212,7 @@ def test_a_label_that_is_read_passes_no_limit_above_what_could_be_gained() -> No
 def test_a_line_about_other_cells_names_a_label_that_is_read_too() -> None:
     found = with_labels(58 / 60, whole_records=0.6)
     assert found.outcome == "failed"
-    assert "the leakage is total" in found.line
+    assert "whole records are read" in found.line
     assert f"Beside it, {PEEK} on the label a (" in found.line
     assert "83% of what is possible" in found.line
     assert "label" not in with_labels(0.8, whole_records=0.6).line
@@ -227,7 +228,9 @@ def test_an_attack_on_labels_alone_is_not_asked_for_cells() -> None:
     assert Limits(audit).attacks == [PEEK]
     limits = Limits(audit)
     half = [0.5] * 60
-    limits.look(lambda configuration, name, figures: ([measured(half, column="a")], [[measured(half, column="a")]]))
+    limits.look(
+        lambda configuration, name, figures: ([measured(half, column="a")], {"plain": [measured(half, column="a")]})
+    )
     assert decide(limits, [], []).outcome == "passed"
     other = CoinAudit(spec(column="b"), figures=SAFE, label="a", target="a")
     other.parts = audit.parts
@@ -237,7 +240,7 @@ def test_an_attack_on_labels_alone_is_not_asked_for_cells() -> None:
 def test_a_share_of_the_worst_has_a_limit_of_its_own() -> None:
     assert decided(worst=[0.1, 0.5]).outcome == "passed"
     few = decided(worst=[0.1, 0.5], flips=20)
-    assert few.outcome == "failed"
+    assert few.outcome == "undecided"
     assert "at least 36 of them" in few.line
     assert decided(worst=[0.1, 0.0]).outcome == "failed"
 

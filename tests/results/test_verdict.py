@@ -1,4 +1,4 @@
-"""Tiers."""
+"""The verdict on what an attack reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tests.rows
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.finding import Finding, Where
-from seepage.results.verdict import strongest, verdict
+from seepage.results.verdict import graver, strongest, verdict
 
 
 def row(**changes: Any) -> ResultRow:
@@ -33,74 +33,77 @@ def row(**changes: Any) -> ResultRow:
 
 
 @pytest.mark.parametrize(
-    ("closed", "tier"),
-    [
-        (-0.3, "none"),
-        (0.049, "none"),
-        (0.05, "low"),
-        (0.199, "low"),
-        (0.2, "moderate"),
-        (0.499, "moderate"),
-        (0.5, "high"),
-        (0.899, "high"),
-        (0.9, "total"),
-        (1.0, "total"),
-    ],
-)
-def test_a_narrow_interval_is_named_by_the_tier_that_it_lies_in(closed: float, tier: str) -> None:
-    found = verdict(row(baseline=0.0, lift=closed + 2e-9, lift_low=closed + 1e-9, lift_high=closed + 3e-9))
-    assert found.tier == tier
-    assert found.high == pytest.approx(closed)
-
-
-@pytest.mark.parametrize(
     ("low", "high", "tier"),
     [
-        (0.1, 0.15, "low"),
-        (0.1, 0.3, "low to moderate"),
-        (0.04, 0.3, "inconclusive"),
-        (0.074, 0.995, "inconclusive"),
-        (0.8, 1.0, "high to total"),
+        (-0.3, 0.199, "little read"),
+        (0.05, 0.199, "little read"),
+        (-0.3, 0.2, "not decided"),
+        (0.0, 1.0, "not decided"),
+        (0.01, 0.2, "gain shown"),
+        (0.01, 1.0, "gain shown"),
+        (0.499, 1.0, "gain shown"),
+        (0.5, 1.0, "mostly read"),
+        (0.95, 1.0, "mostly read"),
     ],
 )
-def test_the_interval_names_one_tier_or_two_neighbours_or_is_inconclusive(low: float, high: float, tier: str) -> None:
-    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high))
-    assert found.tier == tier
-    assert (found.low, found.high) == (low, high)
-
-
-@given(st.floats(0, 0.9), st.floats(-0.5, 1), st.floats(0.001, 0.5), st.floats(0, 1))
-def test_the_tiers_named_are_exactly_those_of_the_interval(
-    baseline: float, low: float, width: float, at: float
+def test_the_upper_bound_names_what_is_mild_and_the_lower_bound_what_is_grave(
+    low: float, high: float, tier: str
 ) -> None:
-    found = verdict(row(baseline=baseline, lift=low, lift_low=low, lift_high=low + width)).tier
-    inside = verdict(
-        row(baseline=baseline, lift=low, lift_low=low + at * width, lift_high=low + at * width + 1e-12)
-    ).tier
-    if found != "inconclusive" and inside != "inconclusive" and " to " not in inside:
-        assert inside in found.split(" to ")
+    rated = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high))
+    assert rated.tier == tier
+    assert rated.high == high
 
 
-def test_a_column_that_is_always_read_is_total_though_the_baseline_varies() -> None:
-    read = row(mean=1.0, low=1.0, high=1.0, baseline=0.6, lift=0.4, lift_low=0.05, lift_high=0.75)
-    assert verdict(read).tier == "total"
-    assert verdict(replace(read, mean=0.99)).tier == "inconclusive"
+@given(st.floats(0, 0.9), st.floats(-0.5, 0.9), st.floats(0.001, 0.5), st.floats(0.001, 1))
+def test_a_narrower_interval_within_never_says_less(baseline: float, low: float, width: float, at: float) -> None:
+    wide = verdict(row(baseline=baseline, lift=low + width / 2, lift_low=low, lift_high=low + width))
+    middle, half = low + width / 2, at * width / 2
+    narrow = verdict(row(baseline=baseline, lift=middle, lift_low=middle - half, lift_high=middle + half))
+    if wide.tier in ("gain shown", "mostly read"):
+        assert narrow.rank >= wide.rank or narrow.tier == "little read"
+    if wide.tier == "little read":
+        assert narrow.tier == "little read"
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: int) -> None:
-    assert verdict(row(n=n)).tier == "inconclusive"
-    whole, proved = (row(metric=metric, mean=0.9, baseline=None) for metric in ("exact_match", "certified"))
-    assert verdict(row(n=n), whole).tier == ("inconclusive" if n == 1 else "total")
-    assert verdict(row(n=n), None, (), proved).tier == "total"
+def test_no_mean_decides() -> None:
+    # The mean closes nearly all of the gap, but the units do not show it.
+    assert verdict(row(mean=0.97, lift=0.47, lift_low=-0.05, lift_high=0.5)).tier == "not decided"
+    assert verdict(row(mean=0.5, lift=0.0, lift_low=-0.3, lift_high=0.3)).tier == "not decided"
 
 
-def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_one_whole_record_that_no_baseline_gets_is_enough(n: int) -> None:
+    some = row(metric="exact_match", mean=0.01, baseline=0.0, lift=0.01, lift_low=-0.2, lift_high=0.3, n=n)
+    assert verdict(row(n=n), some).tier == "whole records read"
+    assert verdict(row(n=n), replace(some, mean=0.0)).tier == "gain shown"
+    # Where guessing gets whole records, too, the gain must be shown.
+    guessed = replace(some, mean=0.31, baseline=0.3)
+    assert verdict(row(n=n), guessed).tier == "gain shown"
+    assert verdict(row(n=n), replace(guessed, lift_low=0.001)).tier == "whole records read"
+
+
+def test_a_certified_record_is_whole_whatever_is_said_of_the_attack() -> None:
+    proved = row(metric="certified", mean=0.02, baseline=None)
+    broken = Finding("SEEP004", "error", "The positive control did not leak", "...")
+    rated = verdict(row(baseline=1.0), None, [broken], proved)
+    assert (rated.tier, rated.proved) == ("whole records read", True)
+
+
+def test_a_single_captured_message_is_no_sample() -> None:
+    alone: dict[str, Any] = {"captured": True, "n": 1, "lift_low": None, "lift_high": None}
+    few, half = (row(metric="exact_match", mean=mean, baseline=0.0, **alone) for mean in (0.1, 0.5))
+    assert verdict(row(**alone), few).tier == "not decided"
+    assert verdict(row(**alone), half).tier == "whole records read"
+    assert verdict(row(mean=0.96, lift=0.46, **alone)).tier == "mostly read"
+
+
+def test_little_is_not_shown_by_an_attack_that_fell_back() -> None:
     finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
-    assert verdict(row(), findings=[finding]).tier == "at least moderate"
-    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), findings=[finding]).tier == "inconclusive"
-    assert verdict(row(), findings=[finding]).because is finding
-    assert verdict(row(), findings=[replace(finding, where=(Where(attack="other"),))]).tier == "moderate"
+    little = row(lift=0.0, lift_low=-0.01, lift_high=0.01)
+    assert verdict(row(), findings=[finding]).tier == "gain shown"
+    assert verdict(little, findings=[finding]).tier == "not decided"
+    assert verdict(little, findings=[finding]).because is finding
+    assert verdict(little, findings=[replace(finding, where=(Where(attack="other"),))]).tier == "little read"
 
 
 @pytest.mark.parametrize(
@@ -108,39 +111,37 @@ def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
     [
         (-0.05, 0.01, "incomplete"),
         (0.06, 0.15, "incomplete"),
-        (-0.1, 0.4, "incomplete"),
-        (0.06, 0.3, "incomplete"),
-        (0.3, 0.4, "moderate"),
-        (0.95, 1.0, "total"),
+        (-0.1, 0.4, "not decided"),
+        (0.06, 0.3, "gain shown"),
+        (0.95, 1.0, "mostly read"),
     ],
 )
 def test_little_leakage_is_not_shown_by_an_incomplete_audit(low: float, high: float, tier: str) -> None:
     finding = Finding("SEEP030", "warning", "The audit is incomplete", "...", (Where(8, "none"),))
-    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high), findings=[finding])
-    assert found.tier == tier
+    rated = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high), findings=[finding])
+    assert rated.tier == tier
 
 
-def test_a_failed_control_leaves_no_tier_but_what_was_read() -> None:
+def test_a_failed_control_leaves_no_verdict_but_what_was_read() -> None:
     finding = Finding("SEEP004", "error", "The positive control did not leak", "...")
-    assert verdict(row(), findings=[finding]).tier == "inconclusive"
-    assert verdict(row(lift=0.47, lift_low=0.46, lift_high=0.48), findings=[finding]).tier == "total"
+    assert verdict(row(), findings=[finding]).tier == "not decided"
+    assert verdict(row(lift=0.47, lift_low=0.46, lift_high=0.48), findings=[finding]).tier == "mostly read"
+    whole = row(metric="exact_match", mean=0.2, baseline=0.0)
+    assert verdict(row(), whole, [finding]).tier == "whole records read"
 
 
-def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:
-    assert verdict(row(), row(metric="exact_match", mean=0.5, baseline=None)).tier == "total"
-    assert verdict(row(), row(metric="exact_match", mean=0.49, baseline=None)).tier == "moderate"
-    assert verdict(row(baseline=1.0), row(metric="exact_match", mean=1.0, baseline=None)).tier == "total"
+@pytest.mark.parametrize("changes", [{"lift": None}, {"lift_low": None}, {"baseline": 1.0}, {"baseline": None}])
+def test_without_interval_or_room_above_guessing_nothing_is_decided(changes: dict[str, Any]) -> None:
+    assert verdict(row(**changes)).tier == "not decided"
 
 
-@pytest.mark.parametrize("changes", [{"lift": None}, {"lift_std": None}, {"baseline": 1.0}, {"baseline": None}])
-def test_without_interval_or_room_above_guessing_there_is_no_tier(changes: dict[str, Any]) -> None:
-    assert verdict(row(**changes)).tier == "inconclusive"
-
-
-@given(st.floats(0, 0.99), st.floats(-0.5, 1))
-def test_victims_that_are_all_alike_give_no_tier_but_total(baseline: float, lift: float) -> None:
-    alike = verdict(row(baseline=baseline, lift=lift, lift_low=lift, lift_high=lift)).tier
-    assert alike == ("total" if lift / (1 - baseline) >= 0.9 else "inconclusive")
+def test_the_graver_of_two_secrets_is_the_verdict_on_both() -> None:
+    little = verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01))
+    read = verdict(row(mean=1.0, lift=0.5, lift_low=0.49, lift_high=0.5))
+    unclear = verdict(row(lift=0.1, lift_low=-0.4, lift_high=0.4))
+    assert graver(little, read) is graver(read, little) is read
+    # A secret that is not decided is no reassurance.
+    assert graver(little, unclear) is unclear
 
 
 def test_the_strongest_is_an_attack_and_no_baseline() -> None:

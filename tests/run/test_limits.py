@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seepage.assessment.decision import least_units
+from seepage.assessment.gain import Reference, References
 from seepage.assessment.measurement import Measurement
 from seepage.auditing import prepare_all, run_all
 from seepage.run import runner
@@ -42,14 +43,15 @@ def looked(attack: list[float], *baselines: list[float], above: float = 0.2, bud
     """Return limits that saw one attack beside some baselines."""
     audit = CoinAudit(spec(above, flips=budget or len(attack)), figures=SAFE)
     limits = Limits(audit)
-    limits.look(lambda configuration, name, figures: ([measured(attack)], [[measured(values)] for values in baselines]))
+    beside = {f"baseline {i}": [measured(values)] for i, values in enumerate(baselines)}
+    limits.look(lambda configuration, name, figures: ([measured(attack)], beside))
     return limits
 
 
 def test_only_figures_that_can_decide_are_asked_for() -> None:
     asked = []
     limits = Limits(CoinAudit(spec(column="a", flips=5), figures=SAFE, sensitive=("a",)))
-    limits.look(lambda configuration, name, figures: (asked.append(list(figures)) or [measured([0.5] * 5)], []))
+    limits.look(lambda configuration, name, figures: (asked.append(list(figures)) or [measured([0.5] * 5)], {}))
     assert asked == [[("accuracy", "a"), ("certified", None)]]
 
 
@@ -63,7 +65,7 @@ def test_the_budget_is_three_times_the_least_number_unless_one_was_named() -> No
 
 def test_settings_with_many_members_add_repetitions_only_where_new_trainings_are_judged() -> None:
     few = SplitSpec.of(dataset="adult", private_columns=["sex"], gate={"above": 0.2})
-    assert budgeted(few).repetitions == few.usual
+    assert budgeted(few).repetitions == few.repetitions
     many = SplitSpec.of(dataset="adult", private_columns=["sex"], gate={"above": 0.2, "over_trainings": True})
     assert budgeted(many).repetitions == 57
 
@@ -119,12 +121,12 @@ def test_members_of_each_training_are_judged_on_their_own() -> None:
     attack = measured([0.5, 0.5], clusters=(good, bad))
     baseline = measured([0.5, 0.5], clusters=(good, torch.full((30,), 0.5)))
     limits = Limits(audit)
-    limits.look(lambda configuration, name, figures: ([attack], [[baseline]]))
+    limits.look(lambda configuration, name, figures: ([attack], {"plain": [baseline]}))
     assert {figure.sample: standing.below for figure, standing in limits.standings.items()} == {0: True, 1: False}
     assert {standing.n for standing in limits.standings.values()} == {30}
     assert not limits.passed
     fine = Limits(audit)
-    fine.look(lambda configuration, name, figures: ([replace(attack, clusters=(good, good))], [[baseline]]))
+    fine.look(lambda configuration, name, figures: ([replace(attack, clusters=(good, good))], {"plain": [baseline]}))
     assert fine.passed
 
 
@@ -135,7 +137,7 @@ def test_every_figure_counts_not_only_that_of_the_highest_mean() -> None:
     limits.look(
         lambda configuration, name, figures: (
             [measured(half), measured(half, "exact_match"), measured([0.9, 0.5] * 30, column="a")],
-            [[measured(half), measured(half, "exact_match"), measured(half, column="a")]],
+            {"plain": [measured(half), measured(half, "exact_match"), measured(half, column="a")]},
         )
     )
     standings = {(figure.metric, figure.column): one.below for figure, one in limits.standings.items()}
@@ -208,11 +210,11 @@ def test_a_budget_that_was_named_is_never_exceeded() -> None:
     assert "10 flips" in report.decision.line
 
 
-def test_a_configuration_that_is_not_deployed_gets_its_usual_number() -> None:
+def test_a_configuration_that_is_not_deployed_gets_ten_units() -> None:
     figures = {**SAFE, ("gloves", COIN): 0.5, ("gloves", PEEK): 0.5}
     [report] = run_all([CoinAudit(spec(), figures=figures, spread=0.0005)])
     counts = {row.defense: row.n for row in report.rows if row.is_attack}
-    assert counts["none"] == CoinSpec().flips
+    assert counts["none"] == 10
     assert counts["gloves"] >= 19
 
 
@@ -262,3 +264,40 @@ def test_units_that_lack_a_figure_are_left_out() -> None:
     assert [one.n for one in limits.standings.values()] == [20]
     assert limits.standings[next(iter(limits.standings))].figure.configuration == Configuration("none")
     assert Gate(above=0.2).column is None
+
+
+def test_a_baseline_that_is_nearly_known_lets_fewer_units_pass() -> None:
+    audit = CoinAudit(spec(), figures=SAFE)
+    half = [0.55, 0.5, 0.45, 0.5] * 3
+    known: dict[int | None, References] = {None: {"plain": {("accuracy", None): Reference(0.5, 0.495, 0.505, 1000)}}}
+
+    def seen(scores: list[float]) -> Any:
+        return lambda configuration, name, figures: ([measured(scores)], {"plain": [measured(half[: len(scores)])]})
+
+    alone, beside = Limits(audit), Limits(audit, references=known)
+    alone.look(seen(half))
+    beside.look(seen(half))
+    assert (alone.passed, beside.passed) == (False, True)
+    assert beside.looks[1] < alone.looks[1]
+    [standing] = beside.standings.values()
+    assert 0 < standing.upper < 0.2
+    # What is above the limit passes beside it no sooner.
+    above = Limits(audit, references=known)
+    above.look(seen([0.75] * 12))
+    assert not above.passed
+
+
+@pytest.mark.long
+def test_a_false_pass_beside_a_known_baseline_is_as_rare_as_promised() -> None:
+    draw, passes = np.random.default_rng(2), 0
+    known: dict[int | None, References] = {None: {"plain": {("accuracy", None): Reference(0.5, 0.495, 0.505, 1000)}}}
+    for _ in range(200):
+        limits = Limits(CoinAudit(spec(flips=60), figures=SAFE), references=known)
+        # Units are read whole or not at all, and the mean lift is the limit itself.
+        scores, baseline = (draw.random(60) < 0.7).astype(float), draw.normal(0.5, 0.05, 60).clip(0, 1)
+        for n in (5, 8, 19, 60):
+            pair = [measured(list(scores[:n]))], {"plain": [measured(list(baseline[:n]))]}
+            limits.look(lambda configuration, name, figures, pair=pair: pair)
+        passes += limits.passed
+    # 2.5% of 200 is 5; more than 13 have a probability below 0.1%.
+    assert passes <= 13

@@ -128,7 +128,7 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
         gradients = [*seen["one", size], *seen["two", size]]
         assert len(gradients) == 4
         assert all(torch.equal(g, gradients[0]) for g in gradients)
-        assert len(gradients[0]) == 8
+        assert len(gradients[0]) == 5
 
 
 def test_granted_labels_reach_the_attack_and_restored_ones_do_not(

@@ -164,13 +164,30 @@ def _growth_of(payoff: float, units: int) -> float | NDArray[np.float64]:
     return units * log_growth(np.array([payoff])) if units > 0 else 0.0
 
 
+def evidence_above(lifts: ArrayLike, limit: float, *, further: int = 0) -> float:
+    """Return the log wealth of the bet that the mean lift is above a limit; ``further`` units are as high as any."""
+    _check_limit(limit, -1.0, 1.0)
+    payoffs = (_checked(lifts, -1.0, 1.0) + 1) / (limit + 1)
+    return _log_wealth(payoffs, _growth_of(float(payoffs.max(initial=0.0)), further))
+
+
+def evidence_above_beside(
+    lifts: ArrayLike, scores: ArrayLike, most_baseline: float, limit: float, *, further: int = 0
+) -> float:
+    """Return what ``evidence_beside`` returns for a mean lift above a limit, with an upper bound of the baseline."""
+    by_lifts = evidence_above(lifts, limit, further=further)
+    if limit + most_baseline >= 1:
+        return by_lifts - math.log(2)
+    payoffs = _checked(scores, 0.0, 1.0) / (limit + most_baseline)
+    by_scores = _log_wealth(payoffs, _growth_of(float(payoffs.max(initial=0.0)), further))
+    return float(np.logaddexp(by_lifts, by_scores)) - math.log(2)
+
+
 def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
     """Return whether the mean lift is shown to be above a limit, as one of a number of ``attacks`` tested so."""
-    _check_limit(limit, -1.0, 1.0)
     if attacks < 1:
         raise BadInputError(f"attacks is the number of figures tested, at least 1, got {attacks!r}.")
-    payoffs = (_checked(lifts, -1.0, 1.0) + 1) / (limit + 1)
-    return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
+    return evidence_above(lifts, limit) >= _threshold(alpha) + math.log(attacks)
 
 
 def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA) -> bool:

@@ -7,11 +7,10 @@ are added until it is narrow enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from seepage.assessment.gain import References
 from seepage.assessment.lifts import PROVED_CELLS, lifts
-from seepage.run.limits import MeasuredBy, by_units, looks_up_to
+from seepage.run.limits import MeasuredBy, StoppingRule, by_units, looks_up_to
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
 
@@ -23,29 +22,13 @@ _FIRST_LOOKS = (5, 10, 20, 40)
 _SLOW_SECONDS, SLOW_UNITS = 1.0, 20
 
 
-class StoppingRule(Protocol):
-    """A rule that says at how many units one looks, and which parts need more."""
-
-    @property
-    def looks(self) -> list[int]:
-        """Numbers of units at which one looks; the last is the most that are measured."""
-        ...
-
-    def units(self, configuration: Configuration, attack: str | None, upto: int, before: int) -> int:
-        """Return how many units of an attack (None: of a baseline) are measured by a look at ``upto`` units."""
-        ...
-
-    def look(self, measured_by: MeasuredBy) -> None:
-        """Read the figures that were measured so far."""
-
-
 def until_decided(audit: Audit) -> bool:
     """Return whether the figures of an audit decide on its number of units: where nobody gave one."""
     spec = audit.spec
     return audit.repeatable and spec.gate is None and by_units(spec) and spec.repeats not in spec.model_fields_set
 
 
-class Enough:
+class Enough(StoppingRule):
     """Units of each attack in each configuration until the interval of its lift is narrow, see ``NARROW``.
 
     Args:

@@ -8,6 +8,7 @@ first unit. So one worker or two, killed or not, decide alike.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seepage.assessment import decision
-from seepage.assessment.gain import OF_ATTACK, Figure, References, best_reference
+from seepage.assessment.gain import OF_ATTACK, Figure, Reference, References, best_reference
 from seepage.assessment.measurement import Measurement
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
@@ -62,6 +63,7 @@ class Standing:
     below: bool
     above: bool
     possible: bool  # whether it can still be shown to be below within the budget
+    may_be_above: bool  # whether it can still be shown to be above within the budget
     more: int | None  # estimated number of further units; None where no number of units like these is enough
     error: float = 0.0
     share: float | None = None  # upper bound of the share of units above ``worst``
@@ -120,7 +122,24 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
     return [configuration for configuration in audit.configurations if configuration.defense in labels]
 
 
-class Limits:
+class StoppingRule(ABC):
+    """A rule that says at how many units one looks, and which parts need more."""
+
+    @property
+    @abstractmethod
+    def looks(self) -> list[int]:
+        """Numbers of units at which one looks; the last is the most that are measured."""
+
+    @abstractmethod
+    def units(self, configuration: Configuration, attack: str | None, upto: int, before: int) -> int:
+        """Return how many units of an attack (None: of a baseline) are measured by a look at ``upto`` units."""
+
+    @abstractmethod
+    def look(self, measured_by: MeasuredBy) -> None:
+        """Read the figures that were measured so far."""
+
+
+class Limits(StoppingRule):
     """Figures of one audit beside the limit of its gate."""
 
     def __init__(
@@ -150,7 +169,7 @@ class Limits:
         """Numbers of units at which one looks; the last is the budget."""
         budget = self.audit.units
         least = decision.least_units(self.limit.above, alpha=self.alpha)
-        lows = [low for low in map(self._least_baseline, self.deployed) if low is not None]
+        lows = [known.low for known in map(self._known_baseline, self.deployed) if known is not None]
         if lows and max(lows) + self.limit.above < 1:
             least = min(least, decision.least_units(self.limit.above, alpha=OF_ATTACK / 2, upper=1 - max(lows)))
         if not self._by_units or self.limit.worst is not None or budget < least:
@@ -176,7 +195,12 @@ class Limits:
     @property
     def ended(self) -> bool:
         """Whether more units cannot change the outcome, or only beyond the budget."""
-        return self.failed or self.passed or not all(standing.possible for standing in self.standings.values())
+        if self.failed or self.passed:
+            return True
+        standings = self.standings.values()
+        return not all(standing.possible for standing in standings) and not any(
+            standing.may_be_above for standing in standings
+        )
 
     def units(self, configuration: Configuration, attack: str | None, upto: int, before: int) -> int:
         """Return how many units of an attack (None: of a baseline) are measured by a look at ``upto`` units."""
@@ -234,23 +258,25 @@ class Limits:
         standings = []
         for sample, (scores, others) in samples.items():
             figure = LimitedFigure(configuration, attack, measured.metric, measured.column, sample)
-            low = None if sample is not None else self._least_baseline(configuration, name)
-            standings += self._standing(figure, scores, others, tests, low)
+            known = None if sample is not None else self._known_baseline(configuration, name)
+            standings += self._standing(figure, scores, others, tests, known)
         return standings
 
-    def _least_baseline(self, configuration: Configuration, figure: Figure = ("accuracy", None)) -> float | None:
-        """Return a lower bound of the best baseline's mean; None where it was not measured beforehand."""
+    def _known_baseline(self, configuration: Configuration, figure: Figure = ("accuracy", None)) -> Reference | None:
+        """Return the best baseline's figure; None where it was not measured beforehand."""
         best = best_reference(self._references.get(configuration.batch_size, {}), figure)
-        return None if best is None else best[1].low
+        return None if best is None else best[1]
 
     def _standing(
-        self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int, least_baseline: float | None
+        self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int, known: Reference | None
     ) -> list[Standing]:
         finite = np.isfinite(scores) & np.isfinite(others).all(0)
         scores, others = scores[finite], others[:, finite]
         if not len(scores):
             # A repetition without any figure was not shown to be safe.
-            unknown = Standing(figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
+            unknown = Standing(
+                figure, 0, 0.0, 1.0, below=False, above=False, possible=False, may_be_above=False, more=None
+            )
             return [] if figure.sample is None else [unknown]
         limit, alpha = self.limit.above, self.alpha
         predicted = predicted_best(others)
@@ -260,14 +286,28 @@ class Limits:
         best = scores - beside
         label, gap = figure.column is not None and figure.column == self.audit.about.label, 1 - float(beside.mean())
         closed = float(best.mean()) / gap if label and gap > 0 else None
-        if least_baseline is None:
+        left, highest = budget - len(lifts), np.log(tests)
+        if known is None:
             below, upper = decision.shown_below(lifts, limit, alpha=alpha), decision.upper_bound(lifts, alpha=alpha)
             possible = decision.can_still_pass(lifts, limit, budget, alpha=alpha)
+            needed = -math.log(alpha)
+            above, may_be_above = (
+                all(decision.evidence_above(scores - other, limit, further=n) >= needed + highest for other in others)
+                for n in (0, left)
+            )
         else:
-            sides, needed = (lifts, scores, least_baseline), -math.log(OF_ATTACK)
+            sides, needed = (lifts, scores, known.low), -math.log(OF_ATTACK)
             below = decision.evidence_beside(*sides, limit) >= needed
             upper = decision.upper_bound_beside(*sides, alpha=OF_ATTACK)
-            possible = decision.evidence_beside(*sides, limit, further=budget - len(lifts)) >= needed
+            possible = decision.evidence_beside(*sides, limit, further=left) >= needed
+            above, may_be_above = (
+                all(
+                    decision.evidence_above_beside(scores - other, scores, known.high, limit, further=n)
+                    >= needed + highest
+                    for other in others
+                )
+                for n in (0, left)
+            )
         return [
             Standing(
                 figure,
@@ -275,8 +315,9 @@ class Limits:
                 float(best.mean()),
                 upper,
                 below and (not label or decision.shown_unclosed(scores, predicted, decision.WHOLE, alpha=alpha)),
-                all(decision.shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
+                above,
                 possible,
+                may_be_above,
                 _more(lifts, limit, alpha) if closed is None or closed < decision.WHOLE else None,
                 float(best.std(ddof=1) / np.sqrt(len(best))) if len(best) > 1 else 0.0,
                 None

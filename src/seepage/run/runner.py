@@ -13,8 +13,7 @@ from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.digests import digest_of
 from seepage.run.elsewhere import Machines
-from seepage.run.enough import StoppingRule
-from seepage.run.limits import SideBySide
+from seepage.run.limits import SideBySide, StoppingRule
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
 from seepage.run.workers import Ends, Finished, Job, JobRunner, ThisProcess, Work, WorkerProcesses
