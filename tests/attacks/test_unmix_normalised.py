@@ -294,7 +294,7 @@ def test_batches_are_read_whole_in_any_form(kind: str) -> None:
     model = Model(seeded(lambda: Form(kind), 2), "softmax", "mine")
     cells, labels = GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10]
     view, known = received(model, cells, labels)
-    guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3])
+    guess = unmix(starts=256, restarts=2, iterations=2)(view, known, [3])
     assert guess.regime is not None
     assert "records read, which explains the whole message" in guess.regime[0]
     assert_read(guess, cells, labels)

@@ -285,7 +285,7 @@ def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> No
     assert all(verdict(row(), findings=findings).tier == "not decided" for _ in findings)
     # Another attack is not blamed, and what was read whole was read.
     assert verdict(row(attack="dlg"), findings=findings).tier == "gain shown"
-    assert verdict(row(), row(metric="exact_match", mean=0.6, baseline=None), findings).tier == "total"
+    assert verdict(row(), row(metric="exact_match", mean=0.6, baseline=0.0), findings).tier == "whole records read"
 
 
 def test_no_control() -> None:
