@@ -164,6 +164,10 @@ class Limits:
         """Whether more units cannot change the outcome, or only beyond the budget."""
         return self.failed or self.passed or not all(standing.possible for standing in self.standings.values())
 
+    def leave_out(self, names: Collection[str]) -> None:
+        """Ask nothing of attacks that cannot act on the rows or the network, which results name as not tried."""
+        self.attacks = [name for name in self.attacks if name not in names]
+
     def wants(self, configuration: Configuration, attack: str) -> bool:
         """Return whether an attack in a configuration needs more units."""
         return configuration in self.deployed and not self.ended and not self._cleared(configuration, attack)
