@@ -55,6 +55,8 @@ from seepage.tabular.schema import Schema
 from seepage.text import listed
 
 DOCUMENT = "audit.yaml"
+# Fields of a spec with parts, of which defaults are not tried where they cannot act.
+PARTS = ("attacks", "baselines", "defenses")
 S = TypeVar("S", bound=Spec)
 
 
@@ -89,6 +91,7 @@ def fitting(
     given: Collection[str] | None = None,
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
+    tables: Tables | None = None,
 ) -> list[Audit]:
     """Return the audits of some specs without the default parts that cannot act on their rows and networks.
 
@@ -100,28 +103,24 @@ def fitting(
         folder: run folder.
         given: fields that the user gave: their parts are left for the plan, which refuses them. Those with another
             value than the default if None.
-        dataset, model: table and network in memory, see ``prepare_all``.
+        dataset, model, tables: table and network in memory and tables that are shared, see ``prepare_all``.
 
     Raises:
         BadInputError: no part is left, or the rows or the network cannot be used without any defense.
     """
-    tables, audits = Tables(folder), list[Audit]()
+    tables, audits = tables or Tables(folder), list[Audit]()
 
     def prepared(spec: Spec) -> Audit:
         [audit] = prepare_all([spec], folder, dataset, model, tables)
         return audit
 
     for spec in specs:
-        free = frozenset(
-            name
-            for name in ("attacks", "baselines", "defenses")
-            if (spec.is_usual(name) if given is None else name not in given)
-        )
+        free = frozenset(name for name in PARTS if (spec.is_usual(name) if given is None else name not in given))
         try:
             audit, wrong = prepared(spec), dict[str, str]()
         except BadInputError as error:
             wrong = _refused(spec, free, prepared)
-            left = _without(spec, free, wrong)
+            left = without(spec, free, wrong)
             if left is None:
                 raise
             try:
@@ -129,8 +128,8 @@ def fitting(
             except BadInputError:
                 raise error from None
         if not audit.shared:
-            unable = _cannot_act(audit, free)
-            left = _without(audit.spec, free, unable)
+            unable = cannot_act(audit, free)
+            left = without(audit.spec, free, unable)
             if left is not None:
                 audit, wrong = prepared(left), wrong | unable
         audit.not_tried, audit.defaults = wrong, free | {FIELDS["about"]}
@@ -142,7 +141,7 @@ def _refused(spec: Spec, free: Collection[str], prepared: Callable[[Spec], Audit
     """Return default parts with which, each alone, an audit cannot be prepared, and why."""
     wrong = dict[str, str]()
     # Defenses last: they are tried beside attacks that can be run.
-    for name in ("attacks", "baselines", "defenses"):
+    for name in PARTS:
         for part in getattr(spec, name) if name in free else ():
             fields: dict[str, object] = {} if "defenses" not in free else {"defenses": (Part(name=NONE),)}
             for other in ("attacks", "baselines"):
@@ -157,8 +156,13 @@ def _refused(spec: Spec, free: Collection[str], prepared: Callable[[Spec], Audit
     return wrong
 
 
-def _cannot_act(audit: Audit, free: Collection[str]) -> dict[str, str]:
-    """Return the default parts of an audit with cheap exposures that cannot act, and why."""
+def cannot_act(audit: Audit, free: Collection[str]) -> dict[str, str]:
+    """Return the parts of an audit with cheap exposures that cannot act, of the fields ``free``, and why.
+
+    Raises:
+        BadInputError: there is no message without a defense.
+        NotFiniteError: the message without a defense is not finite.
+    """
     wrong = dict[str, str]()
     for configuration in sorted(audit.configurations, key=lambda point: point.defense != NONE):
         defended = configuration.defense != NONE
@@ -183,8 +187,8 @@ def _cannot_act(audit: Audit, free: Collection[str]) -> dict[str, str]:
     return wrong
 
 
-def _without(spec: S, free: Collection[str], wrong: Collection[str]) -> S | None:
-    """Return a spec without some default parts; None where there is nothing to leave out, or nothing would be left."""
+def without(spec: S, free: Collection[str], wrong: Collection[str]) -> S | None:
+    """Return a spec without some parts of the fields ``free``; None where nothing changes, or nothing would be left."""
     if not wrong:
         return None
     left = {name: tuple(part for part in getattr(spec, name) if part.title not in wrong) for name in free}
@@ -257,7 +261,7 @@ def run_all(
     if folder is not None:
         for audit in audits:
             check_storable(audit.spec.passed)
-    all_audits, places = _with_controls(audits)
+    all_audits, places = with_controls(audits)
     if timed is not None:
         timed.report_on(sum(len(a.configurations) * len(a.parts) * len(a.about.columns) for a in all_audits))
     with Store(folder, private) as store:
@@ -302,7 +306,7 @@ def run_all(
     return reports
 
 
-def _with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int, str], int]]:
+def with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int, str], int]]:
     """Return audits with their controls behind them, and the place of each control.
 
     Controls are further audits, so that they are planned, stored and shared like any other.
@@ -349,6 +353,10 @@ def _reports(
         findings = run_checks(facts)
         if i in limits and wrong:
             limits[i].certified.clear()
+        if i in limits:
+            # What a defense alone keeps from acting stays open: it is not known to be safe.
+            undefended = [{r.label for r in some if r.configuration.defense == NONE} for some in (runs[i], own)]
+            limits[i].leave_out(undefended[0] - undefended[1])
         decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
         reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong, twice))
     return reports
@@ -375,7 +383,7 @@ def measured(
     machines: Machines | None = None,
 ) -> list[Report]:
     """Run audits as steps of a larger plan: results go to a store, and no file is written."""
-    all_audits, places = _with_controls(audits)
+    all_audits, places = with_controls(audits)
     plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
     runs = run_audits(all_audits, store, listener or Listener(), plan, budget, limits, machines)

@@ -18,7 +18,7 @@ from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
 from seepage.models.message import PLAIN, MessageForm
 from seepage.models.model import Head, Model
-from seepage.models.split import SplitModel, record_losses
+from seepage.models.split import SplitModel, batches, record_losses
 from seepage.models.vertical import ActiveModel, losses_of
 from seepage.tabular.schema import Column
 
@@ -369,8 +369,9 @@ class _Optimiser:
 class CutStep:
     """The results of a client's computation in one exchange of split learning.
 
-    ``sent`` is the gradient of the mean loss over the client's records with respect to each record's activations,
-    ``parameters`` that of the losses summed over clients, by name; the loss is the mean over the records, in nats.
+    ``sent`` is the gradient of the loss of the client's records with respect to each record's activations, their mean
+    if the model's ``form`` is no other, ``parameters`` that of the losses summed over clients, by name; ``loss`` is the
+    mean of the usual loss over the records, in nats.
     """
 
     sent: Float[Tensor, "record cut"]
@@ -388,12 +389,17 @@ def cut_step(
     """Return the results of the client's computation from activations, its columns and its labels.
 
     Cells are as of ``SplitModel.scaled``, labels as of ``models.split.for_loss``; ``behind`` is the number of records
-    in the mean that each record's client takes.
+    in the loss that each record's client takes, one client after the other.
     """
     received = cut.detach().requires_grad_(True)
     trained = {name: p for name, p in model.client.named_parameters() if p.requires_grad}
-    losses = record_losses(model.head, model.client(received, cells), labels.to(cut.device))
-    total = (losses / behind.to(losses)).sum()
+    outputs = model.client(received, cells)
+    losses = record_losses(model.head, outputs, labels.to(cut.device))
+    if model.form.plain:
+        total = (losses / behind.to(losses)).sum()
+    else:
+        own = [(outputs[some], labels[some].to(cut.device)) for some in batches(behind)]
+        total = torch.stack([model.form.loss_of(model.head, *of_client) for of_client in own]).sum()
     sent, *gradients = torch.autograd.grad(
         total, [received, *trained.values()], allow_unused=True, materialize_grads=True
     )

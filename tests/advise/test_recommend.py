@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Spec, Wish
 from tests.rows import row
-from tests.settings.fifth import CoinAudit, CoinExposure, CoinSpec, CoinView
+from tests.settings.fifth import CoinAudit, CoinExposure, CoinSpec, CoinView, Listen
 from tests.settings.plugged import plugged_in  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("plugged_in")
@@ -374,3 +375,60 @@ def test_a_weaker_strength_stands_where_the_next_learns_nothing(monkeypatch: pyt
 @pytest.fixture
 def recommendation() -> Recommendation:
     return search()
+
+
+LISTENERS = (Part(name="listen"), Part(name="listen", options={"threshold": 0.6}, label="listen closely"))
+
+
+def deaf(monkeypatch: pytest.MonkeyPatch, where: Callable[[Listen, CoinView], bool], shared: bool) -> None:
+    """Have two default listeners, of which some cannot act."""
+    call = Listen.__call__
+
+    def refusing(self: Listen, view: CoinView, seeds: list[int]) -> torch.Tensor:
+        if where(self, view):
+            raise BadInputError("nothing is heard here.")
+        return call(self, view, seeds)
+
+    monkeypatch.setattr(Listen, "__call__", refusing)
+    monkeypatch.setattr(CoinAudit, "shared", shared)
+    monkeypatch.setattr(CoinSpec, "is_usual", lambda self, name: name not in self.model_fields_set or name == "attacks")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_default_attack_that_cannot_act_ends_no_search(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    deaf(monkeypatch, lambda self, view: self.threshold == 0.6, shared)
+    found = search(attacks=LISTENERS)
+    assert found.outcome == "found"
+    assert found.chosen is not None
+    assert found.chosen.report is not None
+    [reason] = found.chosen.report.audit.not_tried.values()
+    assert reason == "nothing is heard here."
+    assert {run.label for run in found.chosen.report.runs if run.is_attack} == {"listen"}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_attack_that_is_named_and_cannot_act_ends_a_search(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    deaf(monkeypatch, lambda self, view: self.threshold == 0.6, shared)
+    monkeypatch.setattr(CoinSpec, "is_usual", lambda self, name: name not in self.model_fields_set)
+    if shared:
+        # Where nothing is tried beforehand, it counts as a job that failed.
+        assert search(attacks=LISTENERS).outcome != "found"
+        return
+    with pytest.raises(BadInputError, match="nothing is heard here"):
+        search(attacks=LISTENERS)
+
+
+@pytest.mark.parametrize(("shared", "all_of_them"), [(True, False), (False, False), (True, True), (False, True)])
+def test_a_change_under_which_an_attack_cannot_act_is_not_taken_for_safe(
+    monkeypatch: pytest.MonkeyPatch, shared: bool, all_of_them: bool
+) -> None:
+    def dampened(self: Listen, view: CoinView) -> bool:
+        return (all_of_them or self.threshold == 0.6) and bool((view.sounds % 1 != 0).any())
+
+    deaf(monkeypatch, dampened, shared)
+    found = search(attacks=LISTENERS)
+    assert found.outcome == "none"
+    tried = [candidate for candidate in found.candidates if candidate.lever is not None]
+    assert tried
+    assert {candidate.status for candidate in tried} == {"broken"}
+    assert all("nothing is heard here" in candidate.reason for candidate in tried)

@@ -141,3 +141,60 @@ def test_gradients_of_other_losses_are_computed_for_several_batches(loss: str) -
     value = form.loss_of("softmax", model.module(rows[1]), labels[1])
     for sent, part in zip(together.values(), torch.autograd.grad(value, list(model.module.parameters())), strict=True):
         torch.testing.assert_close(sent[1], part)
+
+
+LIKELY, UNLIKELY = ((GERMAN.train.labels == label).nonzero()[:, 0].tolist() for label in (0, 1))
+
+
+def attacked_rows(rows: list[int], loss: Loss) -> tuple[RecordsGuess, Tensor]:
+    """Attack the gradient of a loss of some rows; return the guess, and which true row each guessed one equals."""
+    cells = GERMAN.train.cells[rows]
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    model = mlp(GERMAN.schema, (60, 60), seed=0)
+    value = loss(model.module(encoder.encode(cells)), GERMAN.train.labels[rows].long())
+    sent = torch.autograd.grad(value, list(model.module.parameters()))
+    view = GradientView(model, {name: part[None] for name, part in zip(model.parameters, sent, strict=True)})
+    guess = unmix(restarts=2, iterations=2)(view, Knowledge(GERMAN.schema, GERMAN.statistics, len(rows)), [0])
+    apart = (guess.cells[0][:, None] - GERMAN.train.cells[rows]).abs().amax(2)
+    return guess, torch.where(apart.amin(1) < 1e-2, torch.tensor(rows)[apart.argmin(1)], -1)
+
+
+def sure(guess: RecordsGuess) -> list[bool]:
+    """Return which records have no doubt in any category."""
+    assert guess.uncertainty is not None
+    return (guess.uncertainty[0][:, list(GERMAN.schema.discrete)] == 0).all(1).tolist()
+
+
+@pytest.mark.parametrize("seen", [4, 2, 1])
+def test_copies_that_only_fill_up_a_batch_are_not_sure(seen: int) -> None:
+    weight = torch.tensor([0.0, 1.0])
+    # One class has a weight of 0, and what is left of the batch of 8 looks as if each record were there several times.
+    rows = UNLIKELY[:seen] + LIKELY[: 8 - seen]
+    guess, equal = attacked_rows(rows, lambda o, y: cross_entropy(o, y, weight=weight))
+    assert sorted(row for row, certain in zip(equal.tolist(), sure(guess), strict=True) if certain) == rows[:seen]
+    assert guess.regime is not None
+    assert "up the batch and not sure" in guess.regime[0]
+    assert guess.certified is not None
+    assert not guess.certified.any()
+
+
+def test_copies_of_some_records_are_sure_where_the_form_is_declared() -> None:
+    rows = UNLIKELY[:1] * 2 + LIKELY[:6]
+    guess, equal = attacked_rows(rows, cross_entropy)
+    assert sorted(equal.tolist()) == sorted(rows)
+    assert all(sure(guess))
+
+
+@pytest.mark.parametrize("factor", [4.0, 0.01, -3.0])
+@pytest.mark.parametrize("copies", [(2, 1, 1, 1, 1, 1, 1), (3, 3, 1, 1)])
+def test_copies_under_an_unknown_factor_are_read_where_they_make_the_batch(
+    factor: float, copies: tuple[int, ...]
+) -> None:
+    kinds = [*UNLIKELY[:2], *LIKELY[:5]][: len(copies)]
+    rows = [row for row, count in zip(kinds, copies, strict=True) for _ in range(count)]
+    guess, equal = attacked_rows(rows, lambda o, y: factor * cross_entropy(o, y))
+    assert sorted(equal.tolist()) == sorted(rows)
+    # The first of each is sure; the others depend on the form, which is fitted.
+    assert sorted(row for row, certain in zip(equal.tolist(), sure(guess), strict=True) if certain) == sorted(kinds)
+    assert guess.regime is not None
+    assert f"a factor of {factor:g}" in guess.regime[0]

@@ -301,6 +301,24 @@ def test_a_document_is_checked_and_nothing_is_kept(seepage: Any, tmp_path: Path)
     assert (ran.status, len(ran.err.splitlines())) == (2, 2)
 
 
+@pytest.mark.long
+def test_a_check_and_an_epsilon_take_what_an_audit_takes(seepage: Any, tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 7},{'ab'[i % 2]},{i * 1.5}" for i in range(60))
+    (tmp_path / "p.csv").write_text(f"n,job,pay\n{rows}\n")
+    few = "repetitions: 1\ntrees: 2\nworkers: 1\ncontrol: false\n"
+    text = f"setting: trees\nprotocol: secureboost\ndata: p.csv\ntarget: pay\n{few}"
+    (tmp_path / "audit.yaml").write_text(text)
+    ran = seepage("spec", "check", "audit.yaml")
+    assert ran.status == 0
+    assert "node_clusters is not tried: the attack 'node_clusters' tells classes apart" in ran.err
+    assert "node_clusters" not in ran.out
+    (tmp_path / "audit.yaml").write_text(f"{text}attacks: [node_heads, node_clusters]\n")
+    assert seepage("spec", "check", "audit.yaml").status == 2
+    few = ["--dataset", "german", "--canaries", "20", "--epochs", "1", "--batch-size", "32"]
+    assert "n=20" in seepage("epsilon", *few, "--model", "nn1", "--protocol", "fedsgd").out
+    assert "got 2 of them" in seepage("epsilon", *few, "--model", "nn1", "--model", "nn3").err
+
+
 def test_code_of_a_document_runs_only_with_consent_and_never_in_a_check(seepage: Any, tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(
         "from pathlib import Path\nfrom torch import nn\nPath('imported').touch()\n\n"

@@ -12,6 +12,7 @@ from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import cut_step
 from seepage.models.deepfm import deepfm
+from seepage.models.message import MessageForm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning
 from seepage.seeds import seeded
@@ -145,3 +146,41 @@ def test_what_cannot_be_trained_is_refused() -> None:
         SplitLearning(rows_each=0)
     with pytest.raises(BadInputError, match="smaller learning_rate"):
         SplitLearning(learning_rate=1e30, epochs=3).train(deepfm(data.schema, ["column_0"], seed=0), data.train, seed=0)
+
+
+FORMS = [
+    MessageForm(reduction="sum", scale=4.0),
+    MessageForm(weights=(1.0, 9.0), smoothing=0.1),
+    MessageForm(weights=(0.0, 2.0)),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("behind", [[6.0] * 6, [4.0] * 4 + [2.0] * 2])
+def test_a_client_sends_the_gradient_of_the_loss_that_pytorch_computes(form: MessageForm, behind: list[float]) -> None:
+    model = replace(MODEL, form=form)
+    own, labels = model.scaled(DATA.train.cells[:6], model.private), torch.tensor([0.0, 1, 1, 0, 1, 0])
+    cut = model.cut(DATA.train.cells[:6]).requires_grad_(True)
+    step = cut_step(model, cut, own, labels, torch.tensor(behind))
+    weights = torch.tensor(form.weights or (1.0, 1.0))[labels.long()]
+    outputs, soft = model.client(cut, own)[:, 0], labels * (1 - form.smoothing) + form.smoothing / 2
+    if form.smoothing:
+        no, yes = form.weights
+        losses = -(yes * soft * outputs.sigmoid().log() + no * (1 - soft) * (1 - outputs.sigmoid()).log())
+    else:
+        losses = weights * nn.functional.binary_cross_entropy_with_logits(outputs, soft, reduction="none")
+    total = form.scale * (losses.sum() if form.reduction == "sum" else (losses / torch.tensor(behind)).sum())
+    [expected] = torch.autograd.grad(total, cut)
+    torch.testing.assert_close(step.sent, expected, rtol=1e-4, atol=1e-8)
+
+
+def test_records_are_clipped_and_blurred_by_their_own_loss_whatever_is_taken_of_the_batch() -> None:
+    learning = SplitLearning(epochs=1, batch_size=8, noise=CutNoise(noise_multiplier=0.1))
+    trained = learning.train(MODEL, DATA.train, seed=3)
+    some = DATA.train.rows(range(20))
+    plain = learning.observe(trained, some, seed=4).view
+    form = FORMS[0]
+    summed = learning.observe(replace(trained, model=replace(trained.model, form=form)), some, seed=4).view
+    torch.testing.assert_close(
+        summed.gradient * form.own(summed.behind)[:, None], plain.own_gradient, rtol=1e-4, atol=1e-7
+    )

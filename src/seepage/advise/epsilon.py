@@ -8,7 +8,7 @@ from typing import Any
 
 from seepage.assessment.one_run import FEWEST_CANARIES, CanaryKind, TrainingAudit, audit_training
 from seepage.assessment.utility import Recipe
-from seepage.auditing import Network, Source, prepare_all, spec_of
+from seepage.auditing import Network, Source, fitting, spec_of
 from seepage.errors import BadInputError
 from seepage.protocols.fedavg import FedAvg
 from seepage.settings.horizontal.audit import HorizontalAudit
@@ -82,7 +82,11 @@ def epsilon(
         (100, None)
     """
     spec, dataset, network = spec_of(source, model, "horizontal", schema, options)
-    [audit] = prepare_all([spec], None, dataset, network)
+    given = {"attacks", "baselines"} | ({"defenses"} if not spec.is_usual("defenses") else set())
+    # No attack is run here, so that none can be at fault.
+    [audit] = fitting([spec.model_copy(update={"attacks": (), "baselines": ()})], None, given, dataset, network)
+    for line in audit.untried:
+        say(line)
     assert isinstance(audit, HorizontalAudit)
     subject, rows = audit.subject, len(audit.subject.dataset.train)
     number = canaries if canaries is not None else min(_MOST, int(_SHARE * rows))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -22,7 +22,7 @@ from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.assessment.task import is_error
 from seepage.assessment.utility import Recipe
-from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
+from seepage.auditing import PARTS, Network, Source, cannot_act, fitting, level, measured, prepare_all, spec_of, without
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.files import check_out, write_whole
@@ -39,7 +39,7 @@ from seepage.run.store import Store
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
-from seepage.settings.part import check_storable
+from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.units import Tables
@@ -123,12 +123,17 @@ def recommended(
     check_out(folder)
     spec = _single(spec)
     tables = Tables(folder)
+    [asking] = fitting([spec], folder, None, dataset, model, tables)
+    for line in asking.untried:
+        say(line)
+    spec = _changed(spec, {name: getattr(asking.spec, name) for name in PARTS})
 
     def prepare(changed: Spec) -> Audit:
         [audit] = prepare_all([changed], folder, dataset, model, tables)
+        # What cannot act is left out of every configuration alike, and ends none.
+        audit.not_tried, audit.defaults = asking.not_tried, asking.defaults
         return audit
 
-    asking = prepare(spec)
     if folder is not None:
         check_storable(spec.passed)
     with Store(folder, asking.own) as store:
@@ -162,8 +167,12 @@ def _single(spec: Spec) -> Spec:
                 )
             if len(values) > 1:
                 changed[name] = values[:1]
-    # What was not given stays free, so that the copy may not count as given.
-    copy = spec.model_copy(update=changed)
+    return _changed(spec, changed)
+
+
+def _changed(spec: Spec, values: Mapping[str, object]) -> Spec:
+    """Return a spec with other values; what was not given stays free, so that the copy may not count as given."""
+    copy = spec.model_copy(update=values)
     object.__setattr__(copy, "__pydantic_fields_set__", set(spec.model_fields_set))
     return copy
 
@@ -195,15 +204,15 @@ class _Progress:
 @dataclass
 class _Advisor:
     spec: Spec
-    asking: InitVar[Audit]
+    asking: Audit
     store: Store
     prepare: Callable[[Spec], Audit]
     say: Callable[[str], None]
     alpha: float
     machines: Machines | None
 
-    def __post_init__(self, asking: Audit) -> None:
-        spec = self.spec
+    def __post_init__(self) -> None:
+        spec, asking = self.spec, self.asking
         assert spec.recommend is not None
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
@@ -226,6 +235,7 @@ class _Advisor:
                 "to search."
             )
         self.looked: dict[tuple[str, float | int], Candidate] = {}
+        self.not_tried = asking.not_tried
         self.timed_out = False
 
     def _check_budget(self) -> None:
@@ -367,13 +377,14 @@ class _Advisor:
             for i in waiting:
                 audit = self._screening(*points_of[i], count)
                 if isinstance(audit, str):
-                    candidates[i] = Candidate(*points_of[i], "broken", audit)
+                    candidates[i] = _broken(*points_of[i], audit)
                 else:
                     audits[i] = audit
             if not audits or self._late():
                 break
-            for i, report in zip(audits, self._measured(*audits.values()), strict=True):
-                candidates[i] = self._judged(*points_of[i], report)
+            for i, report in self._all_measured(audits, points_of).items():
+                judged = isinstance(report, Report)
+                candidates[i] = self._judged(*points_of[i], report) if judged else _broken(*points_of[i], report)
             waiting = [i for i in audits if not self._plainly_above(candidates[i])]
         for i, (lever, strength) in enumerate(points_of):
             candidates.setdefault(
@@ -383,6 +394,36 @@ class _Advisor:
                 self.looked[lever.name, strength] = candidates[i]
         self._late()
         return [candidates[i] for i in range(len(points_of))]
+
+    def _all_measured(
+        self, audits: Mapping[int, Audit], points_of: Sequence[tuple[Lever | None, float | int]]
+    ) -> dict[int, Report | str]:
+        """Return the report of each audit, or the reason why no attack or no baseline can be run in it."""
+        try:
+            return dict(zip(audits, self._measured(*audits.values()), strict=True))
+        except BadInputError:
+            reports = dict[int, Report | str]()
+            # One configuration that cannot be used ends no search; the others are stored by now.
+            for i, audit in audits.items():
+                try:
+                    [reports[i]] = self._measured(audit)
+                except BadInputError as error:
+                    if points_of[i][0] is None:
+                        raise
+                    reports[i] = str(error)
+            return reports
+
+    def _leave_out(self, report: Report) -> None:
+        """Leave out what could not act on the deployment as given, now that it ran, of all that follows."""
+        self.not_tried = report.audit.not_tried
+        free = [name for name in PARTS if name in report.audit.defaults]
+        left = without(self.spec, free, self.not_tried)
+        if left is not None and all(point.defense == NONE for point in report.audit.configurations):
+            self.spec = _changed(self.spec, {name: getattr(left, name) for name in free})
+            # Every configuration that follows says so.
+            self.asking.not_tried = self.not_tried
+            for line in self.asking.untried:
+                self.say(line)
 
     def _screening(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
         """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
@@ -395,6 +436,8 @@ class _Advisor:
             if self.by_units:
                 # The victims of a search are its own, so that their last digits may differ from those of an audit.
                 audit.together = _FEWEST
+            if lever is not None and not audit.shared:
+                return _unable(cannot_act(audit, audit.defaults | {"defenses"})) or audit
             return audit
         except BadInputError as error:
             if lever is None:
@@ -408,6 +451,10 @@ class _Advisor:
         candidate = Candidate(lever, strength, "not reached", "It was not confirmed.", report)
         if report.failed:
             return replace(candidate, status="broken", reason="Jobs failed; see the audit of this configuration.")
+        if lever is None:
+            self._leave_out(report)
+        elif reason := _unable({n: why for n, why in report.audit.not_tried.items() if n not in self.not_tried}):
+            return replace(candidate, status="broken", reason=reason)
         worst = candidate.worst
         if _untried(report) and worst is not None and worst.mean <= self.wish.below and not _certified(report):
             why = "The exact attack cannot be tried on it (SEEP024), so that no audit shows that little is read."
@@ -670,6 +717,18 @@ class _Advisor:
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
+
+
+def _broken(lever: Lever | None, strength: float | int, reason: str) -> Candidate:
+    return Candidate(lever, strength, "broken", reason)
+
+
+def _unable(reasons: Mapping[str, str]) -> str | None:
+    """Return why a change cannot be judged under which a part cannot act that acts without it; None where all can.
+
+    An attack that is left out reads nothing, which would look safe.
+    """
+    return next((f"{name} cannot be tried on it: {why}" for name, why in reasons.items()), None)
 
 
 def _untried(report: Report) -> bool:

@@ -11,7 +11,8 @@ from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.config.choices import describe
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.settings.horizontal.spec import BatchLoss, HorizontalSpec
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.loss import BatchLoss
 from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, TABLE, Option, fields_of
 from seepage.settings.part import Part, Parts, as_part
 from seepage.settings.spec import File, Spec

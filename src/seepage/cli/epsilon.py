@@ -14,6 +14,7 @@ from seepage.cli.audit import AsJson, Quiet
 from seepage.cli.correlate import OF_TABLES
 from seepage.cli.exits import Exit, print_message
 from seepage.cli.options import fields_in_options
+from seepage.config.document import make_specs
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.settings.horizontal.spec import HorizontalSpec
@@ -69,11 +70,11 @@ def epsilon(
 
         seepage epsilon --data people.csv --target outcome --canaries 500 --json
     """
-    names = given.pop("dataset", ["adult"])
-    assert isinstance(names, list)
-    if len(names) > 1:
-        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
-    spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
+    # Tables, networks and protocols are swept over elsewhere.
+    specs = make_specs({}, given)
+    if len(specs) > 1:
+        raise BadInputError(f"one table, network and protocol at a time, got {len(specs)} of them; give one of each.")
+    [spec] = specs
     # Only what can be trained is worth the time that this takes to load.
     advise, utility = (import_module(f"seepage.{name}") for name in ("advise.epsilon", "assessment.utility"))
     recipe = utility.Recipe(epochs=epochs, delta=delta)

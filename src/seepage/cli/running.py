@@ -91,8 +91,8 @@ def run(
     answers.check(specs)
     try:
         audits = fitting(specs, out, given)
-        for name, why in (line for audit in audits for line in audit.not_tried.items()):
-            print_message(f"{name} is not tried: {why}")
+        for line in (line for audit in audits for line in audit.untried):
+            print_message(line)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)

@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from seepage.auditing import prepare_all
+from seepage.auditing import fitting, with_controls
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
-from seepage.cli.exits import shown_path
+from seepage.cli.exits import print_message, shown_path
 from seepage.cli.options import fields_in_options
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
@@ -88,11 +88,11 @@ def check(
         check_own(reference)
     tried = [spec for spec in specs if not code_of(spec)]
     try:
-        audits = prepare_all(tried)
-        controls = [
-            control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())
-        ]
-        expected = forecast([*audits, *filter(None, controls)]) if audits else None
+        audits = fitting(tried)
+        all_audits, _ = with_controls(audits)
+        for line in (line for audit in audits for line in audit.untried):
+            print_message(line)
+        expected = forecast(all_audits) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
     if expected is not None:

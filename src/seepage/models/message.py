@@ -115,6 +115,13 @@ class MessageForm:
             return self.scale / labels.new_tensor(self.weights)[labels.long()].sum()
         return labels.new_tensor(self.scale / len(labels))
 
+    def own(self, behind: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
+        """Return what makes each record's part of a message the gradient of its own loss, by the batch's records.
+
+        Where class weights are averaged by their sum, a factor of the batch is left.
+        """
+        return (torch.ones_like(behind) if self.reduction == "sum" else behind) / self.scale
+
     def loss_of(
         self, head: Head, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, ""]:
@@ -142,6 +149,9 @@ class MessageForm:
             )
         no, yes = self.weights or (1.0, 1.0)
         targets = labels.to(outputs.dtype) * (1 - self.smoothing) + self.smoothing / 2
+        if no == 0:
+            losses = yes * targets * functional.softplus(-outputs[:, 0])
+            return losses.mean() if self.reduction == "mean" else losses.sum()
         weight = None if no == 1 else outputs.new_full((len(outputs),), no)
         positive = None if yes == no else outputs.new_tensor(yes / no)
         return functional.binary_cross_entropy_with_logits(

@@ -256,6 +256,16 @@ def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Flo
     return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
 
 
+def batches(behind: Float[Tensor, " record"]) -> list[slice]:
+    """Return the records of each client's batch, one after the other, by the number of records in their loss."""
+    slices, start = [], 0
+    while start < len(behind):
+        stop = min(start + int(behind[start]), len(behind))
+        slices.append(slice(start, stop))
+        start = stop
+    return slices
+
+
 def record_losses(
     head: SplitHead, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"] | Int[Tensor, " record"]
 ) -> Float[Tensor, " record"]:

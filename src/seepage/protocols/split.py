@@ -17,11 +17,12 @@ from seepage.defenses.returned import BatchDefense
 from seepage.errors import BadInputError, check_count
 from seepage.learning import CutStep, check_finite, check_labels, check_losses, cut_step
 from seepage.models.deepfm import Fields
-from seepage.models.split import SplitModel, for_loss
+from seepage.models.message import PLAIN
+from seepage.models.split import SplitModel, batches, for_loss
 from seepage.registry import name_of
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import CutView, KnownCut, batches
+from seepage.wire.split import CutView, KnownCut
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class SplitLearning:
             total = 0.0
             for batch, behind, clients in self._batches(len(rows), holdings, order):
                 step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
-                sent, bound = self._defended(step.sent, behind, labels[batch], bound, noising)
+                sent, bound = self._defended(model, step.sent, behind, labels[batch], bound, noising)
                 for optimiser in optimisers:
                     optimiser.zero_grad()
                 if cut.requires_grad:
@@ -173,10 +174,11 @@ class SplitLearning:
             behind = torch.full((batch.stop - batch.start,), float(batch.stop - batch.start))
             step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
             cuts.append(cut.detach())
-            sent.append(self._defended(step.sent, behind, labels[batch], trained.clip, noising)[0])
+            sent.append(self._defended(model, step.sent, behind, labels[batch], trained.clip, noising)[0])
             means.append(behind)
+        # A form is what the attacker knows of the client, and undoes on what it received.
         view = CutView(
-            model=model if granted is None else model.with_client(granted.client),
+            model=replace(model if granted is None else model.with_client(granted.client), form=PLAIN),
             features=rows.cells[:, list(model.public)],
             cut=torch.cat(cuts),
             gradient=torch.cat(sent),
@@ -204,11 +206,18 @@ class SplitLearning:
         return self.flip(rows.labels, model.classes, generator)
 
     def _defended(
-        self, sent: Tensor, behind: Tensor, labels: Tensor, bound: float | None, generator: torch.Generator
+        self,
+        model: SplitModel,
+        sent: Tensor,
+        behind: Tensor,
+        labels: Tensor,
+        bound: float | None,
+        generator: torch.Generator,
     ) -> tuple[Tensor, float | None]:
         if self.noise is None and self.returned is None:
             return sent, bound
-        means = behind[:, None].to(sent)
+        # Records are clipped and blurred by their own loss, whatever is taken of the batch.
+        means = _means(model, labels, behind)[:, None].to(sent)
         own = sent * means
         if self.returned is not None:
             # A client knows its own records alone.
@@ -238,6 +247,14 @@ class SplitLearning:
         for parameter in (p for part in parts if isinstance(part, Fields) for p in part.parameters()):
             if parameter.grad is not None:
                 parameter.grad.add_(parameter.detach(), alpha=2 * self.decay)
+
+
+def _means(model: SplitModel, labels: Tensor, behind: Tensor) -> Float[Tensor, " record"]:
+    """Return what makes each record's part of its client's loss its own loss."""
+    if model.form.plain:
+        return behind
+    shares = [model.form.share(model.head, labels[some]).expand(len(labels[some])) for some in batches(behind)]
+    return 1 / torch.cat(shares)
 
 
 def _exchange(model: SplitModel, theirs: Tensor, own: Tensor, labels: Tensor, behind: Tensor) -> tuple[CutStep, Tensor]:

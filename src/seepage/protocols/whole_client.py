@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError, check_count
 from seepage.learning import check_finite, check_labels, check_losses
+from seepage.models.message import PLAIN, MessageForm
 from seepage.models.split import for_loss, outputs_of, record_losses, usual_split_head
 from seepage.models.vertical import Copies, Stack, encoder_of
 from seepage.seeds import seeded
@@ -37,7 +38,8 @@ class WholeClientModel:
     """First layers of the client, the layers that follow at another party, and what follows the second cut.
 
     ``client`` has a leading axis of one training. ``middle`` is the server's or a hop's; ``rest`` is the client's
-    last layer where labels stay with it, or the server's layers behind a hop; None without a second cut.
+    last layer where labels stay with it, or the server's layers behind a hop; None without a second cut. ``form`` is
+    that of the loss of a batch.
     """
 
     client: nn.Module
@@ -45,6 +47,7 @@ class WholeClientModel:
     rest: nn.Module | None
     schema: Schema
     name: str = "mlp"
+    form: MessageForm = PLAIN
 
     def parts(self, topology: WholeTopology) -> dict[str, nn.Module | None]:
         """Return the parts by name, in the order in which records pass them."""
@@ -82,10 +85,17 @@ class WholeClientModel:
             return cls(client, seeded(passing, seed + 3), at_server, schema)
         return cls(client, at_server, None, schema)
 
-    def losses(self, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]) -> Tensor:
-        """Return each record's loss: cross-entropy, or the squared error of a target scaled to [-1, 1]."""
+    def loss_of(
+        self, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Return the loss of a batch by its form, and the mean of its records' usual losses.
+
+        The usual loss is cross-entropy, or the squared error of a target scaled to [-1, 1].
+        """
         target = self.schema.target
-        return record_losses(usual_split_head(target), outputs, for_loss(target, labels))
+        head, wanted = usual_split_head(target), for_loss(target, labels)
+        usual = record_losses(head, outputs, wanted).mean()
+        return usual if self.form.plain else self.form.loss_of(head, outputs, wanted), usual
 
     def outputs(self, activations: Float[Tensor, "record cut"]) -> Float[Tensor, "record output"]:
         """Return the outputs of all layers behind the cut."""
@@ -153,7 +163,7 @@ class WholeClientLearning:
                 # What crosses the second cut is a message of its own.
                 second = middle.detach().requires_grad_(True)
                 outputs = middle if model.rest is None else model.rest(second)
-                loss = model.losses(outputs, labels[batch]).mean()
+                loss, usual = model.loss_of(outputs, labels[batch])
                 optimiser.zero_grad()
                 loss.backward()
                 if model.rest is not None:
@@ -161,11 +171,12 @@ class WholeClientLearning:
                     middle.backward(second.grad)
                     if not crossed:
                         crossed = [torch.zeros(len(rows), middle.shape[1]) for _ in range(2)]
-                    crossed[0][batch], crossed[1][batch] = second.detach(), second.grad * len(batch)
+                    behind = torch.full((len(batch), 1), float(len(batch)))
+                    crossed[0][batch], crossed[1][batch] = second.detach(), second.grad * model.form.own(behind)
                 assert cut.grad is not None
                 computed.backward(cut.grad[None])
                 optimiser.step()
-                total += float(loss.detach()) * len(batch) / len(rows)
+                total += float(usual.detach()) * len(batch) / len(rows)
         check_losses(torch.tensor(total, dtype=torch.float64), "split", self.learning_rate)
         with torch.no_grad():
             spread = model.client(encoded[None]).std(1, correction=0)

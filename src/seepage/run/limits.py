@@ -202,6 +202,10 @@ class Limits(StoppingRule):
             standing.may_be_above for standing in standings
         )
 
+    def leave_out(self, names: Collection[str]) -> None:
+        """Ask nothing of attacks that cannot act on the rows or the network, which results name as not tried."""
+        self.attacks = [name for name in self.attacks if name not in names]
+
     def units(self, configuration: Configuration, attack: str | None, upto: int, before: int) -> int:
         """Return how many units of an attack (None: of a baseline) are measured by a look at ``upto`` units."""
         if configuration not in self.deployed:

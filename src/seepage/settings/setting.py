@@ -283,6 +283,11 @@ class Audit(ABC, Generic[S]):
     defaults: frozenset[str] = frozenset()
 
     @property
+    def untried(self) -> list[str]:
+        """Sentences on what is not tried, and why."""
+        return [f"{name} is not tried: {why}" for name, why in self.not_tried.items()]
+
+    @property
     def schema(self) -> Schema | None:
         """Schema of the rows; None where they are no table."""
         return None if self.dataset is None else self.dataset.schema

@@ -179,6 +179,10 @@ class SplitOptions(SharedOptions, total=False):
     """Number of records of an exchange with one client."""
     learning_rate: float
     """Learning rate of Adagrad."""
+    loss: Mapping[str, object] | None
+    """Loss of a batch: mean or sum over its records, or options such as '{reduction: sum, weights: [1, 9], smoothing:
+    0.1, scale: 4}'. Attackers know it.
+    """
     rows_each: int
     """Number of rows of each of many clients."""
     clients: int

@@ -29,7 +29,7 @@ class CutView:
             one.
         features: cells of the server's own columns of the records, unscaled.
         gradient: gradient with respect to the activations, as received.
-        behind: number of records in the mean loss that each record's gradient was taken of.
+        behind: number of records in the loss that each record's gradient was taken of, their mean if plain.
         clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
             and publish it; None where there is none.
         earlier: views of the same records in other exchanges, the newest first; empty where each is seen once.
@@ -111,16 +111,6 @@ class CutRounds:
         for view, rows in zip(self.views, self.rows, strict=True):
             features[rows] = view.features
         return features
-
-
-def batches(behind: Float[Tensor, " record"]) -> list[slice]:
-    """Return the records of each client's batch, one after the other, by the number of records in their mean loss."""
-    slices, start = [], 0
-    while start < len(behind):
-        stop = min(start + int(behind[start]), len(behind))
-        slices.append(slice(start, stop))
-        start = stop
-    return slices
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
 from seepage.models.making import make_model
-from seepage.models.message import MessageForm
 from seepage.models.model import Model
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
+from seepage.settings.loss import form_of
 from seepage.settings.units import Tables, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
@@ -122,7 +122,7 @@ def prepare(
     form: dict[str, Any] = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
     placed, source = make_model(network, *table, seed=seed, weights=spec.weights, device=device, **form)
     if spec.loss is not None:
-        placed = replace(placed, form=MessageForm(**spec.loss.model_dump()))
+        placed = replace(placed, form=form_of(spec.loss, placed.head, dataset.schema.target.width))
     encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:

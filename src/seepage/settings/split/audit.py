@@ -25,6 +25,7 @@ from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.message import MessageForm
 from seepage.models.own_parts import as_they_predict, own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
@@ -33,6 +34,7 @@ from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever
+from seepage.settings.loss import form_of, loss_in_words
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import COLUMN_SCALES, AttackedTopology, TopologyAudit, columns_outcome
@@ -152,8 +154,10 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         """Return the network before it is trained."""
         spec, schema = self.spec, self.data.schema
         if self.factory is not None:
-            return own_split(self.factory, schema, self.private, seed)
-        return deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
+            model = own_split(self.factory, schema, self.private, seed)
+        else:
+            model = deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
+        return replace(model, form=form_of(spec.loss, model.head, model.classes))
 
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:
@@ -181,8 +185,9 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             seen = replace(seen, view=replace(first, earlier=tuple(others)))
         known = (data.schema, data.statistics, learning.known())
         some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
-        knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels))
-        neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels))
+        form = _known_form(model)
+        knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels), form)
+        neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels), form)
         keep_records = spec.keep_records or not self.own
         training = (spec, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
         some_schema = data.schema.model_copy(update={"columns": tuple(data.schema.columns[i] for i in model.private)})
@@ -306,7 +311,7 @@ def _threat_model(
         f"{clients}.",
         f"Private: {space.sizes} and {labels}, {space.configurations:,} configurations of a record.",
         _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
-        f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
+        f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}{loss_in_words(spec.loss)}.",
         f"Attacked are {attacked}, as though they were trained on next, in {how_many(spec.repetitions, 'training')} "
         f"with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
@@ -344,8 +349,32 @@ def default_private(data: Dataset) -> tuple[str, ...]:
     return private
 
 
+def _known_form(model: SplitModel) -> MessageForm:
+    """Return what the server knows of the form: all, but for the sum of class weights that a batch is divided by."""
+    return replace(model.form, scale_of="round") if _divided_by_weights(model) else model.form
+
+
+def _divided_by_weights(model: SplitModel) -> bool:
+    form = model.form
+    averaged = form.reduction == "mean" and form.loss == "cross_entropy" and model.head == "softmax"
+    return averaged and len(set(form.weights)) > 1
+
+
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before training, settings that would fail after it."""
+    for part in spec.defenses:
+        defense = defense_of(part)
+        own_scale = model.form.reduction == "sum" or model.form.scale != 1
+        if (defense.noise or defense.returned) and _divided_by_weights(model):
+            raise BadInputError(
+                f"class weights that the mean is divided by give each batch a factor of its own, which the server "
+                f"cannot fit under {part.title!r}; give 'reduction: sum' in loss, or leave one of the two out."
+            )
+        if defense.returned and own_scale:
+            raise BadInputError(
+                f"{part.title!r} is audited for clients that take the mean of their losses; leave reduction and scale "
+                "out of loss, or another defense."
+            )
     for part in spec.defenses:
         flip = defense_of(part).flip
         if flip is not None:
@@ -426,6 +455,7 @@ class AttackedTraining(AttackedTopology):
     def label(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack on labels, which knows those of some records of training."""
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
+        form = model.form
         hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, 0, "known labels") % 2**62
         seen = [self.seen.view]
@@ -436,7 +466,7 @@ class AttackedTraining(AttackedTopology):
         first, *others = (
             ReturnedView(
                 torch.cat([view.cut for view in views])[None],
-                torch.cat([view.own_gradient for view in views])[None],
+                torch.cat([view.gradient * form.own(view.behind)[:, None].to(view.gradient) for view in views])[None],
                 inputs,
             )
             for views in zip(*(view.exchanges for view in seen), strict=True)

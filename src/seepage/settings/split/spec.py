@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from seepage.errors import BadInputError
+from seepage.settings.loss import LossOption
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, MostRows, Names, QuasiIdentifiers, Spec
@@ -124,6 +125,7 @@ Beside every figure stands the best baseline, which holds all but what came back
     epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 5
     batch_size: Annotated[Count, Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")] = 256
     learning_rate: Annotated[Positive, Option("Learning rate of Adagrad.", PARTIES)] = 0.01
+    loss: LossOption = None
     rows_each: Annotated[Count, Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
     clients: Annotated[Count, Option("Number of clients in an exchange, where there are many.", PARTIES)] = 16
     attacks: Attacks = _ATTACKS

@@ -19,7 +19,7 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.own_parts import as_they_predict, own_whole
-from seepage.models.split import outputs_of
+from seepage.models.split import outputs_of, usual_split_head
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
 from seepage.settings.labels import (
@@ -30,6 +30,7 @@ from seepage.settings.labels import (
     task_figures,
     with_label_columns,
 )
+from seepage.settings.loss import form_of, loss_in_words
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
@@ -38,7 +39,7 @@ from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import facts_of, of_some_rows, planned, with_few_leaked
 from seepage.sources import is_own
-from seepage.tabular.schema import Schema
+from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.text import how_many
 from seepage.wire.labels import LabelKnowledge, ReturnedView
@@ -117,7 +118,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"{granted_layers}, or {spec.leaked:,} records with what was sent for them.",
                 f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
                 f"{_layers(spec)}, "
-                f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
+                f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}"
+                f"{loss_in_words(spec.loss)}.",
                 f"Attacked are held-out records in {how_many(spec.repetitions, 'training')} with seeds of their own "
                 f"from seed {spec.seed}; intervals are over trainings.",
             ),
@@ -138,12 +140,15 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         """Return the networks before they are trained."""
         spec, schema = self.spec, self.data.schema
         assert spec.topology != "columns"
+        target = schema.target
+        form = form_of(spec.loss, usual_split_head(target), target.width if isinstance(target, Discrete) else 1)
         if self.factory is None:
             hop = spec.hop if spec.topology == "multi_hop" else ()
-            return WholeClientModel.of(schema, seed, spec.hidden, spec.cut, spec.tower, spec.topology, hop)
+            model = WholeClientModel.of(schema, seed, spec.hidden, spec.cut, spec.tower, spec.topology, hop)
+            return replace(model, form=form)
         parts = PARTS[spec.topology]
         client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema.target), spec.cut, seed)
-        return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model)
+        return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model, form)
 
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.form_fit import FittedForm, fitted_form
-from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
+from seepage.attacks.horizontal.exact.form_fit import AGREES, FittedForm, factors_of, fitted_form
+from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, CandidateEvidence, Gradient, Passed
 from seepage.attacks.horizontal.exact.networks import Network, Tower
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.models.message import MessageForm
 from seepage.tabular.encoder import Encoder
 
 _LEAST_OUTSIDE = 2  # fewer dimensions outside a span prove nothing
@@ -40,6 +42,11 @@ _FITS, _NEARER = 8, 0.9
 _STRANGERS = 3
 _SOLVED = 3  # times that records and the derivatives by their outputs are fitted in turn, where no form is known
 _MOVED = 1e-5  # step of their central differences, standardised
+
+
+_LEAST_COPIES = 3  # most copies that each record of a message under an unknown factor is taken to have
+# Fields of a harvest with a row for each record.
+_BY_RECORD = ("cells", "labels", "spread", "traceless")
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,34 @@ class Harvest:
             return self
         kind = self.cells.unique(dim=0, return_inverse=True)[1]
         first = (kind[:, None] == kind).long().argmax(1) == torch.arange(len(kind), device=kind.device)
-        chosen = {name: getattr(self, name)[first] for name in ("cells", "labels", "spread", "traceless")}
-        return replace(self, **chosen)
+        return replace(self, **{name: getattr(self, name)[first] for name in _BY_RECORD})
+
+    def repeated(self, copies: Int[Tensor, " record"]) -> Harvest:
+        """Return each record as often as is said."""
+        return replace(self, **{name: getattr(self, name).repeat_interleave(copies, 0) for name in _BY_RECORD})
+
+    def filling(self, classes: int | None) -> Bool[Tensor, " record"]:
+        """Return which records are copies that only fill up the batch: others without a trace may be there instead.
+
+        A message of every record twice is that of half the batch whose other half has no trace, as under a class weight
+        of 0. So the common divisor of the counts says nothing, and under a fitted form no count does.
+
+        Args:
+            classes: number of classes; None for numbers as targets.
+        """
+        kind = torch.cat([self.cells, self.labels[:, None]], 1).unique(dim=0, return_inverse=True)[1]
+        same = kind[:, None] == kind
+        before, copies = same.tril(-1).sum(1), same.sum(1)
+        if self.form is not None:
+            return before > 0
+        # Each class may have a weight of its own, if one that is not seen may have none.
+        seen = self.labels.unique()
+        groups = self.labels if classes is not None and len(seen) < classes else torch.zeros_like(self.labels)
+        divisor = torch.ones_like(copies)
+        for group in groups.unique():
+            counted = (groups == group) & ~self.traceless
+            divisor[counted] = math.gcd(*copies[counted].tolist())
+        return before >= copies // divisor
 
 
 class _Passing(NamedTuple):
@@ -162,6 +195,8 @@ class Harvester(RecordHarvester):
             gradient.refit(None, formless=True)
             formless = self._read(gradient, seed, None)
             if len(formless.cells) > most:
+                if (copied := self._copied(gradient, formless, gradient.declared)) is not None:
+                    return copied
                 return replace(formless, form=self._unknown(gradient))
         if best is not None:
             return best
@@ -175,7 +210,7 @@ class Harvester(RecordHarvester):
         """Return a harvest with the form that all of its records have, and whether they replay the message then."""
         again = self._form(gradient, harvest.cells) or fitted
         if len(harvest.cells) < gradient.records:
-            return replace(harvest, form=again)
+            return self._copied(gradient, harvest, again.form) or replace(harvest, form=again)
         rows, classes = self._rows(harvest.cells), torch.arange(gradient.classes, device=harvest.cells.device)
         counts = (harvest.labels[:, None] == classes).double()
         # The weights of a declared form may have hidden its factor, which depends on the labels of the batch.
@@ -188,8 +223,36 @@ class Harvester(RecordHarvester):
                 return replace(harvest, form=None if form is declared else again, complete=True)
         return replace(harvest, form=again)
 
-    def _form(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> FittedForm | None:
-        """Return the form that candidates have by the layer that tells most of them."""
+    def _copied(self, gradient: Gradient, harvest: Harvest, form: MessageForm) -> Harvest | None:
+        """Return a harvest with the copies that one factor of all says; None where these are not the whole batch."""
+        evidence = self._evidence(gradient, harvest.cells)
+        if evidence is None or gradient.head == "regression":
+            return None
+        plain = replace(form, weights=(), scale=math.copysign(1.0, form.scale))
+        factor, label, apart = factors_of(gradient.head, plain, evidence.outputs, evidence.errors * gradient.records)
+        if not bool(((factor > 0) & (apart < AGREES)).all()):
+            return None
+        for least in range(1, _LEAST_COPIES + 1):
+            share = float(factor.min()) / least
+            whole = (factor / share).round()
+            if int(whole.sum()) != gradient.records or bool(((factor / share - whole).abs() > AGREES * whole).any()):
+                continue
+            # Where each is there equally often, the factor may be larger instead, and others leave no trace.
+            if math.gcd(*whole.long().tolist()) > 1:
+                continue
+            once = replace(plain, scale=share * plain.scale)
+            counts = torch.zeros_like(evidence.chances).scatter(1, label[:, None], whole[:, None])
+            gradient.refit(once)
+            rows = self._rows(harvest.cells)
+            gradient.take(rows, counts)
+            if gradient.explained(rows, counts):
+                harvest = replace(harvest, labels=label.double(), left=gradient.remaining(rows, counts), complete=True)
+                fitted = FittedForm(once, len(rows), len(rows))
+                return replace(harvest.repeated(whole.long()), form=fitted)
+        return None
+
+    def _evidence(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> CandidateEvidence | None:
+        """Return the evidence about candidates of the layer that tells most of them; None where no layer tells any."""
         rows = self._rows(cells)
         left, gradient.left = gradient.left, list(gradient.received)
         spans = gradient.spans()
@@ -198,7 +261,13 @@ class Harvester(RecordHarvester):
         if not usable or not len(rows):
             return None
         by_layer = [gradient.evidence(at, spans[at], rows) for at in usable]
-        evidence = min(by_layer, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
+        return min(by_layer, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
+
+    def _form(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> FittedForm | None:
+        """Return the form that candidates have."""
+        evidence = self._evidence(gradient, cells)
+        if evidence is None:
+            return None
         return fitted_form(gradient.head, evidence.outputs, evidence.errors, gradient.declared, gradient.records)
 
     def _read(self, gradient: Gradient, seed: int, contradiction: _Contradiction | None) -> Harvest:
@@ -243,7 +312,10 @@ class Harvester(RecordHarvester):
         ):
             cells, counts = self._fitted(gradient, cells, counts)
         rows = self._rows(cells)
-        complete = complete and gradient.explained(rows, counts)
+        filled, complete = complete, complete and gradient.explained(rows, counts)
+        if contradiction is not None and filled and not complete:
+            # So many copies of some records leave no place for the others.
+            contradiction.contradicted = True
         if not complete and surely is not None:
             harvest = self._joined(gradient, surely, (cells, counts), dimensions)
         else:

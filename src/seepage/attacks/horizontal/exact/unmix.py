@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage import kernel
@@ -40,6 +40,7 @@ from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
 from seepage.text import listed
 from seepage.wire.horizontal import NOT_TRIED, ExactSearch, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.precision import cast_noise
@@ -217,7 +218,8 @@ class Unmix:
         proofs = proofs_of(view, knowledge, cells, labels, doubts)
         engine = match(read, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
-        regimes = [_regime(harvest, proof, exact) for harvest, proof in zip(harvests, proofs, strict=True)]
+        copies = [int(_filling(encoder, harvest).sum()) for harvest in harvests]
+        regimes = [_regime(*item, exact) for item in zip(harvests, proofs, copies, strict=True)]
         regimes = [in_words(harvests[i], facts.batch_size) if i in unsent else words for i, words in enumerate(regimes)]
         if rounds < self.rounds:
             ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
@@ -518,19 +520,24 @@ def _other_labels(knowledge: Knowledge, harvests: Sequence[Harvest], victims: Se
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
 
+def _filling(encoder: Encoder, harvest: Harvest) -> Bool[Tensor, " record"]:
+    target = encoder.schema.target
+    return harvest.filling(len(target.categories) if isinstance(target, Discrete) else None)
+
+
 def _doubt(encoder: Encoder, harvest: Harvest) -> Float[Tensor, "record column"]:
     """Return the uncertainty of records that were read."""
-    schema = encoder.schema
+    schema, filling = encoder.schema, _filling(encoder, harvest)
     doubt = torch.zeros_like(harvest.spread)
     for i in schema.continuous:
         scale = float(encoder.std[schema.blocks[i].start])
-        error = harvest.spread[:, i].clamp(max=scale)
+        error = torch.where(filling, scale, harvest.spread[:, i].clamp(max=scale))
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
-    doubt[:, list(schema.discrete)] += harvest.traceless[:, None].to(doubt)
+    doubt[:, list(schema.discrete)] += (harvest.traceless | filling)[:, None].to(doubt)
     return doubt
 
 
-def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
+def _regime(harvest: Harvest, proof: kernel.Certified, copies: int, exact: bool) -> str:
     """Return a short description of what was proved, what was read, and what was not."""
     records, read = len(proof.cells), len(harvest.cells)
     proved, given = int(proof.cells.any(1).sum()), int((proof.given | proof.cells).any(1).sum())
@@ -553,6 +560,11 @@ def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
     else:
         text += f", {proved or 'none'} proved"
     text += ", the others estimated" * (read < records)
+    if copies:
+        of_them = "one of them is a copy that fills" if copies == 1 else f"{copies} of them are copies that fill"
+        text += (
+            f", {of_them} up the batch and not sure: records without a trace, as of a class weight of 0, give the same"
+        )
     if silent:
         text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
     if exact and read == records and not harvest.complete:

@@ -17,7 +17,8 @@ from seepage.errors import BadInputError
 from seepage.models.batch_norm import BatchNorm, Moments, by_batch, normalising
 from seepage.models.copies import copied
 from seepage.models.dropout import dropping
-from seepage.wire.split import CutKnowledge, CutView, batches
+from seepage.models.split import batches
+from seepage.wire.split import CutKnowledge, CutView
 
 # Noise at first, in units of a message's norm, and by how much it falls in each step.
 _NOISE, _COOLING, _STEPS = 1.0, 0.85, 80

@@ -21,7 +21,8 @@ from seepage.attacks.split.parts.space import Space, responder
 from seepage.models.dropout import dropping
 from seepage.models.head import Head
 from seepage.models.message import PLAIN, Format, MessageForm, format_of, shapes, step_of
-from seepage.wire.split import CutKnowledge, CutView, batches
+from seepage.models.split import batches
+from seepage.wire.split import CutKnowledge, CutView
 
 # Records and pairs of a record and a combination that a fit looks at, and numbers in memory at once.
 _RECORDS, _PAIRS, _NUMBERS = 128, 2**17, 2**24
@@ -111,6 +112,14 @@ def fitted_messages(
     do not. Settings between the usual ones follow by least squares on the combinations that fit.
     """
     groups = [_rounds(view) for view in views] if rounds is None else list(rounds)
+    if declared is not None and declared.reduction == "sum":
+        # Each record counts as it is, whatever the number of records is.
+        alone = [replace(view, behind=torch.ones_like(view.behind)) for view in views]
+        fitted = fitted_messages(alone, space, replace(declared, reduction="mean"), groups)
+        return [
+            replace(messages, form=declared, factors=messages.factors * view.behind.to(messages.factors))
+            for messages, view in zip(fitted, views, strict=True)
+        ]
     if views[0].model.head == "regression":
         known = [_declared(view, declared or PLAIN, math.nan, declared is not None) for view in views]
         fitted = [_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]

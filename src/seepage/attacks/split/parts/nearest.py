@@ -137,7 +137,8 @@ def spread(view: CutView, least: float = _ROUNDING) -> Float[Tensor, " record"]:
     size = relative * torch.linalg.vector_norm(gradient, dim=1)
     if form.format == "int8":
         size = torch.hypot(size, step_of(view.gradient) / math.sqrt(12) * view.behind.to(size))
-    return size
+    # A gradient of 0, as of a class weight of 0, is as precise as the smallest other one.
+    return torch.where(size > 0, size, size[size > 0].amin()) if bool((size > 0).any()) else size
 
 
 def distance(

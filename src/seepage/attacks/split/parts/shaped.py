@@ -11,7 +11,8 @@ from torch import Tensor
 from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.prior import CellPrior, LabelPrior
 from seepage.attacks.split.parts.space import Responder, Space
-from seepage.wire.split import CutView, batches
+from seepage.models.split import batches
+from seepage.wire.split import CutView
 
 _AT_ONCE = 2**25  # numbers in memory at once while noise is fitted
 _ROUNDS = 40
