@@ -19,6 +19,7 @@ from seepage.assessment.three_questions import (
     Population,
     Questions,
     check_quasi_identifiers,
+    nearest_first,
     questions_of_batches,
     questions_of_records,
 )
@@ -159,6 +160,30 @@ def test_controls_are_other_rows_and_share_granted_labels() -> None:
     assert without[INFERRED + CONTROL, "ill"][0] < 1
     whole = by_name(questions_of_batches(Questions(population(table.rows(range(4))), [3]), own, own))
     assert (SINGLED_OUT + CONTROL, None) not in whole
+
+
+@given(
+    values=st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    label=st.integers(0, 6),
+    count=st.integers(1, 12),
+)
+def test_control_labels_are_the_nearest_in_their_order(values: list[int], label: int, count: int) -> None:
+    count = min(count, len(values))
+    naive = sorted(range(len(values)), key=lambda place: (abs(values[place] - label), place))
+    assert nearest_first(torch.tensor(values).double(), float(label), count) == naive[:count]
+
+
+@given(rows=st.integers(2, 40), seed=st.integers(0, 10_000))
+def test_the_nearest_row_is_that_of_all_distances(rows: int, seed: int) -> None:
+    table = small_table(rows, seed)
+    named, guess = population(table, "town", "ill", "age"), small_table(4, seed + 1).cells.clone()
+    guess[0, 0], guess[1, 2] = math.nan, 4.5
+    for nearest, values in zip(named.nearest(guess).tolist(), guess, strict=True):
+        apart = (table.cells != values).double()
+        apart[:, 2] = ((table.cells[:, 2] - values[2]).abs() / 10).clamp(max=1)
+        distance = apart[:, ~values.isnan()].sum(1)
+        tied = (distance <= distance.min() + 1e-9).nonzero()[:, 0].tolist()
+        assert nearest == (tied[0] if len(tied) == 1 else -1)
 
 
 def test_the_control_of_a_known_record_is_the_nearest_in_what_the_attacker_holds() -> None:

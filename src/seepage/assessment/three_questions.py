@@ -21,7 +21,7 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.row import CONTROL, INFERRED, LINKED, POSSIBLE, SINGLED_OUT
 from seepage.errors import unknown_name
 from seepage.tabular.align import tolerances
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 
@@ -86,11 +86,17 @@ class Population:
         # The rarest value first leaves the fewest rows for the other columns.
         order = self.rarities(guess).argsort(1)
         for g, (columns, values) in enumerate(zip(order.tolist(), guess.tolist(), strict=True)):
+            begun: dict[int, Tensor] = {}
             for predicate, uses in enumerate(used[g].tolist()):
                 rows: Tensor | None = None
                 for i in (i for i in columns if uses[i]):
-                    near = self.table.near(self.places[i], values[i], self.near[i], rows)
-                    rows = near.nonzero()[:, 0] if rows is None else rows[near]
+                    if rows is None:
+                        # Predicates of a guess often begin with the same column.
+                        if i not in begun:
+                            begun[i] = self.table.near(self.places[i], values[i], self.near[i]).nonzero()[:, 0]
+                        rows = begun[i]
+                    else:
+                        rows = rows[self.table.near(self.places[i], values[i], self.near[i], rows)]
                 if rows is not None and len(rows) == 1:
                     isolated[g, predicate] = rows[0]
         return isolated
@@ -100,19 +106,35 @@ class Population:
 
         Columns that are not guessed (NaN) count for nothing.
         """
-        nearest = []
-        for values in guess.tolist():
-            distance = torch.zeros(len(self.table), dtype=torch.float64)
-            for i in (i for i in self.quasi_identifiers if not math.isnan(values[i])):
-                column, cells = self.schema.columns[i], self.table.column(self.places[i])
-                if isinstance(column, Discrete):
-                    distance += cells != values[i]
-                else:
-                    width = max(column.high - column.low, math.ulp(0.0))
-                    distance += cells.sub_(values[i]).abs_().div_(width).clamp_(max=1)
-            least, row = distance.min(0)
-            nearest.append(-1 if int((distance <= least + _TIE).sum()) > 1 else int(row))
-        return torch.tensor(nearest, dtype=torch.long)
+        return torch.tensor([self._nearest(values) for values in guess.tolist()], dtype=torch.long)
+
+    def _nearest(self, values: Sequence[float]) -> int:
+        known = [i for i in self.quasi_identifiers if not math.isnan(values[i])]
+        discrete = [i for i in known if isinstance(self.schema.columns[i], Discrete)]
+        numbers = [i for i in known if i not in discrete]
+        different = torch.zeros(len(self.table), dtype=torch.uint8 if len(discrete) < 256 else torch.int32)
+        for i in discrete:
+            different += ~self.table.near(self.places[i], values[i], 0.0)
+
+        def added(i: int, rows: Tensor) -> Tensor:
+            column = self.schema.columns[i]
+            assert isinstance(column, Continuous)
+            width = max(column.high - column.low, math.ulp(0.0))
+            return self.table.column(self.places[i], rows).sub_(values[i]).abs_().div_(width).clamp_(max=1)
+
+        # Distances grow with every column, so that what is beyond any row's distance already is not looked at again.
+        first = different.argmin()[None]
+        most = float(different[first]) + sum(float(added(i, first)) for i in numbers)
+        rows = (different <= most + _TIE).nonzero()[:, 0]
+        distance = different[rows].double()
+        for place, i in enumerate(numbers):
+            distance += added(i, rows)
+            best = rows[distance.argmin()][None]
+            most = min(most, float(distance.min()) + sum(float(added(later, best)) for later in numbers[place + 1 :]))
+            near = distance <= most + _TIE
+            rows, distance = rows[near], distance[near]
+        least, row = distance.min(0)
+        return -1 if int((distance <= least + _TIE).sum()) > 1 else int(rows[row])
 
     def predicates(self, guess: Cells, generator: torch.Generator) -> Bool[Tensor, "record predicate column"]:
         """Return which columns each predicate uses: in random order, until a tenth of a row is expected to have them.
@@ -279,13 +301,26 @@ def _others(
     draws = min(-(-_CONTROLS // len(true)), len(rows) // len(true))
     if labels is None:
         return population.at(rows[: draws * len(true)].reshape(draws, len(true)))
-    own, free = table.labels[rows], torch.ones(len(rows), dtype=torch.bool)
-    chosen = torch.empty(draws, len(true), dtype=torch.long)
-    for k in range(draws):
-        for r, label in enumerate(labels):
-            at = torch.where(free, (own - label).abs(), torch.inf).argmin()
-            chosen[k, r], free[at] = rows[at], False
-    return population.at(chosen)
+    count, taken = draws * len(true), set[int]()
+    own, wanted = table.labels[rows], labels.tolist()
+    nearest = {label: iter(nearest_first(own, label, count)) for label in set(wanted)}
+    chosen = []
+    for label in wanted * draws:
+        # What another record has taken, as may be where labels are numbers, is passed over.
+        place = next(place for place in nearest[label] if place not in taken)
+        taken.add(place)
+        chosen.append(place)
+    return population.at(rows[chosen].reshape(draws, len(true)))
+
+
+def nearest_first(values: Float[Tensor, " some"], value: float, count: int) -> list[int]:
+    """Return the positions of the nearest values, those of equal ones in their order."""
+    away = (values - value).abs()
+    near = (away == away.min()).nonzero()[:, 0]
+    if len(near) < count:
+        near = (away <= away.kthvalue(count).values).nonzero()[:, 0]
+        near = near[away[near].argsort(stable=True)]
+    return near[:count].tolist()
 
 
 def _joined(units: Sequence[_Unit], members: bool) -> list[Measurement]:

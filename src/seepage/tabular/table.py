@@ -92,9 +92,10 @@ class Table:
         columns = [*zip(self.schema.columns, self._columns, strict=True), (self.schema.target, self._target)]
         return pd.DataFrame({column.name: _from_codes(column, cells.double().numpy()) for column, cells in columns})
 
-    def column(self, position: int) -> Float[Tensor, " record"]:
-        """Return the cells of one column."""
-        return self._columns[position].clone().double()
+    def column(self, position: int, rows: Int[Tensor, " some"] | None = None) -> Float[Tensor, " some"]:
+        """Return the cells of one column, of some rows or of all."""
+        column = self._columns[position]
+        return (column.clone() if rows is None else column[rows]).double()
 
     def near(
         self, position: int, value: float, tolerance: float, rows: Int[Tensor, " some"] | None = None
