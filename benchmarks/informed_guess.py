@@ -5,7 +5,8 @@
 A line is a table, a number of records of a batch and a number of public rows that the attacker holds, held-out ones.
 Accuracy is that of audits: guessed rows are matched to the true ones at the least error. `unmatched` is that of random
 rows as they come, so that `random` beside it is what matching alone is worth. All are in percent over the same victims,
-with 95% intervals. `seconds` are those of the fits of `stereotypes` and `chow_liu`, once for all victims. What is in
+with 95% intervals. `gain` is that of the best of the new baselines over the best of the others, on the same victims, by
+Student's t. `seconds` are those of the fits of `stereotypes` and `chow_liu`, once for all victims. What is in
 the file is not measured again. --data holds the files of datasets that are not bundled.
 """
 
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from csv_lines import add_lines, read_lines
+from scipy import stats
 from torch import nn
 
 from seepage import baselines, datasets
@@ -36,7 +39,7 @@ RECORDS = (8, 32, 128)
 PUBLIC = (0, 200, 2_000)
 VICTIMS = 40
 TODAY, NEW = ("mode", "likeliest", "random"), ("stereotypes", "chow_liu")
-FIELDS = ("table", "records", "public", "victims", "unmatched", *TODAY, *NEW, "seconds", "commit", "kernel")
+FIELDS = ("table", "records", "public", "victims", "unmatched", *TODAY, *NEW, "gain", "seconds", "commit", "kernel")
 
 
 def main() -> None:
@@ -61,16 +64,26 @@ def line_of(data: Dataset, records: int, public: int) -> dict[str, object]:
     rows = None if data.test is None or not public else data.test.cells[:public]
     knowledge = Knowledge(data.schema, data.statistics, records, auxiliary=rows)
     line: dict[str, object] = {"table": data.name, "records": records, "public": public, "victims": VICTIMS}
+    values: dict[str, np.ndarray] = {}
     began, fitted = time.perf_counter(), 0.0
     for name, guess in guesses(knowledge):
         if name in NEW:
             fitted += time.perf_counter() - began
-        line[name] = text_of(accuracy(data, secret, guess))
+        measured = accuracy(data, secret, guess)
+        line[name], values[name] = text_of(measured), measured.values.numpy()
         if name == "random":
             right = right_cells(data.schema, guess.cells, secret.cells).double().mean((1, 2))
             line["unmatched"] = text_of(Measurement("accuracy", None, right))
         began = time.perf_counter()
-    return {**line, "seconds": f"{fitted:.1f}"}
+    return {**line, "gain": gain(values), "seconds": f"{fitted:.1f}"}
+
+
+def gain(values: Mapping[str, np.ndarray]) -> str:
+    """Return the gain of the best new baseline over the best of the others, with its interval, in points."""
+    before, after = (max((values[n] for n in names if n in values), key=np.mean) for names in (TODAY, NEW))
+    points = 100 * (after - before)
+    half = stats.t.ppf(0.975, len(points) - 1) * points.std(ddof=1) / np.sqrt(len(points))
+    return f"{points.mean():.1f} [{points.mean() - half:.1f}, {points.mean() + half:.1f}]"
 
 
 def guesses(knowledge: Knowledge) -> Iterator[tuple[str, RecordsGuess]]:
