@@ -152,7 +152,7 @@ def test_a_scored_update_has_the_report_and_the_gate_of_an_audit(seepage: Any, t
     rows = read_results(out / "results.json")
     [own] = [row for row in rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
     assert (own.setting, own.attack, own.batch_size, own.n) == ("horizontal", "single_activation", 1, 1)
-    assert {row.attack for row in rows if row.kind == "baseline"} == {"likeliest", "mode", "random"}
+    assert {row.attack for row in rows if row.kind == "baseline"} == {"stereotypes", "likeliest", "mode", "random"}
 
 
 def test_without_the_truth_nothing_is_scored_and_assumptions_are_said(seepage: Any, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ labels: true
 dropout: off
 loss: {reduction: sum, weights: [1, 9]}
 batch_statistics: granted
+auxiliary: 90
 profile: faithful
 restarts: 4
 iterations: 50
@@ -97,6 +98,7 @@ def test_every_key_reaches_its_field() -> None:
         dropout="off",
         loss={"reduction": "sum", "weights": (1.0, 9.0)},
         batch_statistics="granted",
+        auxiliary=90,
         profile="faithful",
         restarts=4,
         iterations=50,

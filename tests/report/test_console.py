@@ -99,7 +99,7 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
     assert max(map(len, text.splitlines())) <= width
     words = text.split()
     assert {"attack", "read", "best", "baseline", "lift", "leakage", "tolerance:"} <= {*words}
-    assert all(name in words for name in ("mode", "likeliest", "random"))
+    assert all(name in words for name in ("stereotypes", "mode", "random"))
     if width >= 80:
         assert "inverting_gradients" in words
     [score] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]

@@ -82,8 +82,11 @@ def test_all_metrics_are_the_default() -> None:
     assert [part.name for part in make_spec().metrics] == registry.metrics.names()
 
 
-def test_all_baselines_are_the_default() -> None:
-    assert [part.name for part in make_spec().baselines] == registry.baselines.of("horizontal").names()
+def test_a_tree_of_columns_is_a_default_baseline_where_there_are_public_rows_to_learn_it_from() -> None:
+    usual = ["stereotypes", "mode", "random"]
+    assert [part.name for part in make_spec().baselines] == usual
+    assert [part.name for part in make_spec(auxiliary=50).baselines] == [*usual, "chow_liu"]
+    assert [part.name for part in make_spec(auxiliary=50, baselines="random").baselines] == ["random"]
 
 
 def test_a_spec_survives_json() -> None:

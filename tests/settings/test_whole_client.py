@@ -123,7 +123,7 @@ def test_controls_pass() -> None:
             "'posterior' takes activations and the",
         ),
         ({"topology": "multi_hop", "attacks": ["label_heads"]}, "'label_heads' takes what a party sent"),
-        ({"baselines": ["knn"]}, "the baseline 'knn' is not made for the topology 'vanilla'"),
+        ({"baselines": ["knn"]}, "the baseline 'knn' is for activations and the gradients"),
         (
             {"defenses": [{"name": "cut_noise", "noise_multiplier": 1.0}]},
             "has no place in this audit, which takes feature_noise, and",

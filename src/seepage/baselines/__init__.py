@@ -11,8 +11,10 @@ from seepage.packages import lazy_package
 from seepage.registry import Attack, baselines
 
 if TYPE_CHECKING:
+    from seepage.baselines.chow_liu import ChowLiu
     from seepage.baselines.mode import Likeliest, Mode
     from seepage.baselines.random import Random
+    from seepage.baselines.stereotypes import Stereotypes
 
 
 def create(name: str, setting: str, **options: object) -> Attack:
@@ -27,4 +29,4 @@ def create(name: str, setting: str, **options: object) -> Attack:
 
 lazy_package(__name__)
 
-__all__ = ["Likeliest", "Mode", "Random", "create"]
+__all__ = ["ChowLiu", "Likeliest", "Mode", "Random", "Stereotypes", "create"]

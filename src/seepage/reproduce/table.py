@@ -22,6 +22,16 @@ from seepage.settings.setting import Configuration
 from seepage.settings.spec import Spec
 
 Scalar = str | int | float
+# Baselines of tables that name none: those that the figures were measured beside. An audit's own may be stronger.
+_BASELINES: Mapping[str, tuple[object, ...]] = {
+    "horizontal": ("likeliest", "mode", "random"),
+    "split": (
+        "marginals",
+        {"name": "knn", "options": {"on": "features"}, "label": "knn_features"},
+        {"name": "knn", "options": {"on": "output"}, "label": "knn_output"},
+    ),
+    "vertical": ("constant", "median", "random", "own_columns"),
+}
 # Where a figure stands in a table: its value on each axis.
 Place = dict[str, Scalar]
 Unit = Literal["percent", "plain"]
@@ -174,9 +184,10 @@ class PublishedTable(_Data):
     def planned(self, **fields: object) -> Iterator[TableAudit]:
         """Return the audits with their specs, whose fields, such as device or threads, may be replaced."""
         kind = setting(self.setting).spec
+        usual = {"baselines": _BASELINES[self.setting]} if self.setting in _BASELINES else {}
         for planned in self.audits:
             for swept in planned.swept():
-                yield TableAudit(self, swept, kind.of(**{**self.spec, **swept.spec, **fields}))
+                yield TableAudit(self, swept, kind.of(**{**usual, **self.spec, **swept.spec, **fields}))
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,24 @@ def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None
         raise BadInputError(" ".join(reasons))
 
 
+def refuse_baselines(baselines: Iterable[Part], deployment: Deployment) -> None:
+    """Refuse baselines that guess what another protocol's messages are of, or need what the deployment lacks."""
+    registered = registry.baselines.of(deployment.setting)
+    for part in baselines:
+        entry = entry_of(registered, part)
+        if entry.sees and not any(issubclass(shown, view) for view in entry.sees for shown in deployment.reveals):
+            raise BadInputError(
+                f"the baseline {part.title!r} is for {_names(entry.sees)}, which {deployment.protocol!r} does not "
+                "send; leave it out."
+            )
+        for need in entry.needs:
+            if need not in deployment.grants:
+                raise BadInputError(
+                    f"the baseline {part.title!r} needs {NEEDS[need]}, but none are granted ({need}: 0); grant some, "
+                    "or leave it out."
+                )
+
+
 def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> str | None:
     sees = entry.sees
     # An attack without an annotation is not checked; an attack may take more than the views of a setting.

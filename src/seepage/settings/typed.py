@@ -126,6 +126,10 @@ class HorizontalOptions(SharedOptions, total=False):
     running statistics that clients send along tell of a single batch (FedSGD, one round of whole holdings);
     granted, the exact ones; hidden, none.
     """
+    auxiliary: int
+    """Number of public rows that the server holds whole, held-out ones that no client has; a table without any holds
+    out as many. Baselines learn from them; with 0 they know the columns' marginals alone.
+    """
     profile: Literal["default", "faithful"]
     """Configuration of attacks: default is the strongest we know; faithful has the official implementations' details.
     """

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.errors import BadInputError
 from seepage.kernel import Certified
 from seepage.learning import LocalTraining
 from seepage.models.batch_norm import Moments
@@ -166,6 +167,7 @@ class Knowledge:
             ``models.batch_norm.from_running``.
         ordered: whether the labels are in the order in which the client uses its records, the same in every local
             epoch, so that the attacker knows the records of each local batch; otherwise their order says nothing.
+        auxiliary: public rows, of the same kind as the records but none of them; None where there are none.
     """
 
     schema: Schema
@@ -175,6 +177,13 @@ class Knowledge:
     defense: KnownDefense = field(default_factory=KnownDefense)
     batch_statistics: Mapping[str, Moments] | None = None
     ordered: bool = False
+    auxiliary: Float[Tensor, "public column"] | None = None
+
+    def granted_auxiliary(self, what: str) -> Float[Tensor, "public column"]:
+        """Return the public rows; where there are none, refuse with BadInputError."""
+        if self.auxiliary is None or not len(self.auxiliary):
+            raise BadInputError(f"{what} needs auxiliary rows, but the attacker holds none; grant it some (auxiliary).")
+        return self.auxiliary
 
     def of(self, victims: slice) -> Knowledge:
         """Return the knowledge about some of the victims."""
@@ -195,6 +204,8 @@ class Knowledge:
         }
         if self.batch_statistics is not None:
             granted["batch_statistics"] = "mean and variance of each batch where it is normalised"
+        if self.auxiliary is not None:
+            granted["auxiliary"] = f"{len(self.auxiliary):,} public rows"
         return granted
 
 

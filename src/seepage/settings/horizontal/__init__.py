@@ -28,6 +28,8 @@ add_setting(
             "tableak": "seepage.attacks.horizontal.matching.tableak",
         },
         baselines={
+            "stereotypes": "seepage.baselines.stereotypes",
+            "chow_liu": "seepage.baselines.chow_liu",
             "likeliest": "seepage.baselines.mode",
             "mode": "seepage.baselines.mode",
             "random": "seepage.baselines.random",

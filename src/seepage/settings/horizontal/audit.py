@@ -54,7 +54,7 @@ from seepage.settings.setting import (
     Progress,
     TaskTraining,
 )
-from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
 from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
@@ -98,7 +98,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         self.instances |= {part.title: _attack(spec, part) for part in spec.attacks}
         test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
         self.membership = GradientMembership()
-        refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
+        deployed = replace(deployment(spec), model=subject.model.name)
+        refuse_inapplicable(spec.attacks, deployed)
+        refuse_baselines(spec.baselines, deployed)
         attacked = [PlannedPart(part, "baseline") for part in spec.baselines]
         attacked += [PlannedPart(part, "attack") for part in spec.attacks]
         self.parts = (*(test if spec.non_members else []), *attacked)
@@ -185,6 +187,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             part.kind: {"name": part.part.name, **self._arguments(part)},
             "labels": spec.labels if is_attack else None,
             "batch_statistics": self._statistics(protocol) if is_attack else None,
+            "auxiliary": plain(subject.public),
             "seed": spec.seed,
             "device": find_device(spec.device).type if is_attack else None,
             "threads": spec.threads,
@@ -368,7 +371,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def _granted(self, protocol: Clients[View], labels: Tensor | None) -> dict[str, Any]:
         ordered = self.spec.labels == "ordered"
-        return {"batch_size": protocol.records, "labels": labels, "defense": protocol.known(), "ordered": ordered}
+        known = {"batch_size": protocol.records, "labels": labels, "defense": protocol.known(), "ordered": ordered}
+        return {**known, "auxiliary": self.subject.public}
 
     def _arguments(self, part: PlannedPart) -> dict[str, Json]:
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
@@ -540,6 +544,8 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
     registered = registry.attacks.of("horizontal")
+    comparators = registry.baselines.of("horizontal")
+    plain_baselines = tuple(part for part in spec.baselines if not entry_of(comparators, part).needs)
     keeps_network = any(hasattr(entry_of(registered, attack).factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
@@ -552,7 +558,9 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
             "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
-            "baselines": spec.baselines or HorizontalSpec().baselines,
+            # The control's own rows are all its clients'.
+            "auxiliary": 0,
+            "baselines": plain_baselines or HorizontalSpec().baselines,
             "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
             "keep_records": False,
             "control": False,
@@ -604,4 +612,5 @@ def deployment(spec: HorizontalSpec) -> Deployment:
     protocol = registry.protocols.of("horizontal")[spec.protocol]
     reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
     blurred = mechanisms("horizontal", spec.defenses)
-    return Deployment("horizontal", spec.protocol, reveals, frozenset(), spec.model, blurred)
+    grants = granted({"auxiliary": spec.auxiliary})
+    return Deployment("horizontal", spec.protocol, reveals, grants, spec.model, blurred)

@@ -202,6 +202,15 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             KNOWLEDGE,
         ),
     ] = "sent"
+    auxiliary: Annotated[
+        Amount,
+        Option(
+            "Number of public rows that the server holds whole, held-out ones that no client has; a table without any "
+            "holds out as many. Baselines learn from them; with 0 they know the columns' marginals alone.",
+            KNOWLEDGE,
+            "ROWS",
+        ),
+    ] = 0
     profile: Annotated[
         Profile,
         Option(
@@ -232,7 +241,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             "RECORDS",
         ),
     ] = 0
-    baselines: Baselines = Field(default_factory=lambda: named(*registry.baselines.of("horizontal").names()))
+    baselines: Baselines = named("stereotypes", "mode", "random")
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
     ] = Field(default_factory=lambda: named(*registry.metrics.names()))
@@ -245,6 +254,14 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             default="as many as show a lift within 10 points, from 5 to 40",
         ),
     ] = 40
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_public_rows(cls, values: object) -> object:
+        """Add the baseline of a tree of columns where there are public rows to learn it from."""
+        if not isinstance(values, Mapping) or not values.get("auxiliary"):
+            return values
+        return {"baselines": (*cls.model_fields["baselines"].default, Part(name="chow_liu")), **values}
 
     @field_validator("model_options")
     @classmethod

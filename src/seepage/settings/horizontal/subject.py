@@ -20,6 +20,7 @@ from seepage.errors import BadInputError
 from seepage.models.copies import copied
 from seepage.models.making import make_model
 from seepage.models.model import Model
+from seepage.seeds import stream
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
@@ -29,6 +30,7 @@ from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete
+from seepage.text import how_many
 
 _PROBES = 8
 
@@ -46,6 +48,7 @@ class Subject:
     learnt: Learnt | None = None
     later: tuple[Model, ...] = ()
     trained_from: dict[str, Json] | None = None  # values that determine the trained network
+    public: Tensor | None = None  # cells of rows that the attacker holds, shape (row, column)
 
     @cached_property
     def rows_digest(self) -> str:
@@ -116,6 +119,7 @@ def prepare(
     inferred: Inferred | None = None
     if dataset is None:
         dataset, inferred = (tables or Tables()).rows(spec)
+    dataset, public = _with_public_rows(dataset, spec)
     _check_target(dataset)
     network, seed = spec.model if model is None else model, spec.seed if spec.model_seed is None else spec.model_seed
     table, device = (dataset.schema, dataset.statistics), find_device(spec.device)
@@ -124,7 +128,7 @@ def prepare(
     if spec.loss is not None:
         placed = replace(placed, form=form_of(spec.loss, placed.head, dataset.schema.target.width))
     encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
-    untrained = Subject(dataset, placed, own, encoder, source, inferred)
+    untrained = Subject(dataset, placed, own, encoder, source, inferred, public=public)
     if spec.training is None:
         return untrained
     origin = {
@@ -152,11 +156,37 @@ def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
     seed = spec.seed if spec.model_seed is None else spec.model_seed
     network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout, spec.loss)
     key = repr((rows_key(spec), network, find_device(spec.device)))
+    if spec.auxiliary:
+        key += repr((spec.auxiliary, spec.seed))
     if spec.training is not None:
         key += repr((spec.training, spec.seed, spec.threads))
     if key not in tables.cache:
         tables.cache[key] = prepare(spec, folder=tables.folder, tables=tables)
     return tables.cache[key]
+
+
+def _with_public_rows(dataset: Dataset, spec: HorizontalSpec) -> tuple[Dataset, Tensor | None]:
+    """Return the dataset, and cells of as many held-out rows as the attacker is granted; None without any.
+
+    A table without held-out rows holds out as many. The statistics stay those of all its rows.
+    """
+    if not spec.auxiliary:
+        return dataset, None
+    order = torch.Generator().manual_seed(stream(spec.seed, 0, "public rows") % 2**62)
+    pool = dataset.train if dataset.test is None else dataset.test
+    # A client needs at least some rows of its own.
+    most = len(pool) if dataset.test is not None else len(pool) // 2
+    if spec.auxiliary > most:
+        kind = "held out" if dataset.test is not None else "that can be held out, half of all"
+        raise BadInputError(
+            f"the attacker is to hold {how_many(spec.auxiliary, 'public row')}, but {dataset.name!r} has {most:,} "
+            f"{kind}; grant fewer (auxiliary)."
+        )
+    places = torch.randperm(len(pool), generator=order)
+    public = pool.rows(places[: spec.auxiliary])
+    if dataset.test is None:
+        dataset = replace(dataset, train=pool.rows(places[spec.auxiliary :].sort().values), test=public)
+    return dataset, public.cells
 
 
 def _check_target(dataset: Dataset) -> None:

@@ -6,20 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
-from seepage import datasets, registry
+from seepage import datasets
 from seepage.assessment import measure_columns
 from seepage.assessment.evidence import evidence_of_columns
 from seepage.assessment.three_questions import Questions, questions_of_records
 from seepage.datasets import Dataset
 from seepage.datasets.dataset import some_rows
 from seepage.digests import Json
-from seepage.errors import BadInputError
 from seepage.models.own import OwnFactory, find_own
-from seepage.settings.part import entry_of
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
-from seepage.settings.threat_model import Deployment, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, refuse_baselines, refuse_inapplicable
 from seepage.settings.units import (
     AttackedUnit,
     UnitsAudit,
@@ -86,7 +84,7 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
         self.dataset = self.data
         deployed = self.deployed(spec)
         refuse_inapplicable(spec.attacks, deployed)
-        _check_baselines(spec, deployed)
+        refuse_baselines(spec.baselines, deployed)
         self.factory = find_own(spec.model) if is_own(spec.model) else None
         self.rows = rows_identity(self.data)
         self._forecast: float | None = None
@@ -154,13 +152,3 @@ class AttackedTopology(ABC):
     @abstractmethod
     def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline on the columns, and its time for a record."""
-
-
-def _check_baselines(spec: SplitSpec, deployed: Deployment) -> None:
-    """Refuse, as bad input, baselines for another topology."""
-    for part in spec.baselines:
-        sees = entry_of(registry.baselines.of("split"), part).sees
-        if sees and not any(issubclass(shown, view) for view in sees for shown in deployed.reveals):
-            raise BadInputError(
-                f"the baseline {part.title!r} is not made for the topology {spec.topology!r}; leave it out."
-            )

@@ -17,6 +17,7 @@ add_setting(
             "risk_sets": "seepage.attacks.statistics.risk_sets",
         },
         baselines={
+            "stereotypes": "seepage.baselines.stereotypes",
             "likeliest": "seepage.baselines.mode",
             "random": "seepage.baselines.random",
             "own_marginals": "seepage.baselines.statistics",

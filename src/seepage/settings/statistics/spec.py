@@ -170,7 +170,7 @@ message publishes by design. Survival models (cox) and tables that are published
         int | None, Field(ge=1), Option("Guard: least number of records of a site.", PARTIES, default=_USUAL)
     ] = None
     attacks: Attacks = named("counts")
-    baselines: Baselines = named("likeliest_table", "cross_tables", "own_marginals", "random")
+    baselines: Baselines = named("likeliest_table", "cross_tables", "own_marginals", "stereotypes", "random")
     quasi_identifiers: QuasiIdentifiers = ()
     repetitions: Annotated[
         Count,

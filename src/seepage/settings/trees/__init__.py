@@ -21,6 +21,7 @@ add_setting(
             "timberstrike": "seepage.attacks.trees.timberstrike",
         },
         baselines={
+            "stereotypes": "seepage.baselines.stereotypes",
             "likeliest": "seepage.baselines.mode",
             "mode": "seepage.baselines.mode",
             "random": "seepage.baselines.random",

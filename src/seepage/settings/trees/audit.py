@@ -23,13 +23,12 @@ from seepage.settings.lever import Lever
 from seepage.settings.part import Part, named
 from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_baselines, refuse_inapplicable
 from seepage.settings.trees.base import (
     TESTED,
     TreesDefense,
     defense_of,
     numbers_of,
-    refuse_baselines,
     table_of,
     utility,
 )
@@ -176,7 +175,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
             **{"learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0, "max_bin": 256},
             "base_score": None,
-            "baselines": named("mode", "likeliest", "random", "own_marginals"),
+            "baselines": named("stereotypes", "mode", "random", "own_marginals"),
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
         return self.control_on(rows, changed, swapped)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seepage import datasets, registry
+from seepage import datasets
 from seepage.assessment import auc
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.task import of_task
@@ -25,9 +24,7 @@ from seepage.defenses.trees import (
 )
 from seepage.errors import BadInputError
 from seepage.protocols import trees as boosting
-from seepage.registry import NEEDS, view_in_words
-from seepage.settings.part import Part, entry_of, mechanisms_of
-from seepage.settings.threat_model import Deployment
+from seepage.settings.part import Part, mechanisms_of
 from seepage.settings.trees.spec import TreesSpec
 from seepage.tabular.schema import Discrete
 from seepage.wire.forest import Forest
@@ -69,25 +66,6 @@ def table_of(spec: TreesSpec, dataset: Dataset | None) -> Dataset:
             f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
         )
     return data
-
-
-def refuse_baselines(baselines: Sequence[Part], deployment: Deployment) -> None:
-    """Refuse baselines whose guesses are of another protocol's records, or need what the deployment does not grant."""
-    registered = registry.baselines.of("trees")
-    for part in baselines:
-        entry = entry_of(registered, part)
-        if entry.sees and not any(issubclass(shown, view) for view in entry.sees for shown in deployment.reveals):
-            views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
-            raise BadInputError(
-                f"the baseline {part.title!r} is for {views}, which {deployment.protocol!r} does not send; leave it "
-                "out."
-            )
-        for need in entry.needs:
-            if need not in deployment.grants:
-                raise BadInputError(
-                    f"the baseline {part.title!r} needs {NEEDS[need]}, but none are granted; grant some, or leave it "
-                    "out."
-                )
 
 
 def numbers_of(data: Dataset, labels: Tensor) -> np.ndarray:

@@ -30,13 +30,12 @@ from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, named
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
 from seepage.settings.trees.base import (
     TESTED,
     TreesDefense,
     defense_of,
     numbers_of,
-    refuse_baselines,
     table_of,
     utility,
 )

@@ -14,7 +14,7 @@ from seepage.settings.spec import Attacks, Baselines, QuasiIdentifiers, Spec
 TreesProtocol = Literal["histogram", "bagging", "cyclic", "secureboost"]
 # Attacks on tree files, in which nothing links the cells of a record, so that rows come from an optimisation.
 _OF_FILES = ("timberstrike", "leaf_counts", "thresholds", "hessians")
-_BASELINES = named("mode", "likeliest", "random", "own_marginals")
+_BASELINES = named("stereotypes", "mode", "random", "own_marginals")
 # Attacks on columns and on labels where columns are shared out, and what the parties know without any message.
 _OF_COLUMNS = named("bin_sums", "node_heads", "node_clusters")
 _BASELINES_OF_COLUMNS = named("constant", "median", "own_columns", "label_mode", "label_columns")
