@@ -133,6 +133,7 @@ def test_all_workers_and_the_tracker_of_their_resources_may_be_killed_at_once() 
     with guard(), closing(Processes(doubled, b"", {})) as processes:
         processes.start(2)
         tracker = resource_tracker._resource_tracker._pid
+        assert tracker is not None
         kill([*workers_of(os.getpid()), tracker])
         until(processes, "lost", 2)
         processes.start(2)
