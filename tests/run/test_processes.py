@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cloudpickle import register_pickle_by_value, unregister_pickle_by_value  # noqa: TID251 - functions of this file
+from loky.backend import resource_tracker
 
 import tests.run.test_processes as this
 from seepage.errors import BadInputError
@@ -124,6 +125,22 @@ def test_processes_that_are_killed_between_tasks_or_all_at_once_are_noticed() ->
         processes.give(5)
         lost = until(processes, "lost", 2)
         assert {event.task for event in lost} == {"waits", 5}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:resource_tracker:UserWarning")
+def test_all_workers_and_the_tracker_of_their_resources_may_be_killed_at_once() -> None:
+    with guard(), closing(Processes(doubled, b"", {})) as processes:
+        processes.start(2)
+        tracker = resource_tracker._resource_tracker._pid
+        assert tracker is not None
+        kill([*workers_of(os.getpid()), tracker])
+        until(processes, "lost", 2)
+        processes.start(2)
+        until(processes, "ready", 2)
+        assert resource_tracker._resource_tracker._pid != tracker
+        processes.give(6)
+        assert until(processes, "result")[0].value == (12, 0)
 
 
 class Silent:
