@@ -130,9 +130,10 @@ def tried(
 
 
 def _verdict(said: str) -> str:
+    """Return the verdict and its first sentence, which follow the title; the last line where there is none."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    found = [i for i, line in enumerate(lines) if line == "Summary"]
-    return lines[found[-1] + 1] if found and found[-1] + 1 < len(lines) else (lines or [""])[-1]
+    titles = [i for i, line in enumerate(lines) if line.startswith("Audit of ")]
+    return ": ".join(lines[titles[-1] + 1 : titles[-1] + 3]) if titles else (lines or [""])[-1]
 
 
 def main(show: Callable[[str], None] = print) -> None:

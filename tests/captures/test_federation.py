@@ -247,7 +247,7 @@ def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
     assert (row.mean, row.n, row.status) == (1.0, 5, "failed")
     assert row.lift is not None
     report = captured_report(found.attacked)
-    assert report.overviews[0]["tier"] == "total"
+    assert report.overviews[0]["tier"] == "whole records read"
     assert report.decision is not None
     assert report.decision.outcome == "failed"
     assert "Threat model" in render_captured(found, report)

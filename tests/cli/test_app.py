@@ -63,7 +63,7 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
-    ran = seepage(*CONTRACT, *TINY, "--out", "run")
+    ran = seepage(*CONTRACT, *TINY, "--verbose", "--out", "run")
     assert ran.status == 0
     rows = results(tmp_path / "run")
     fields = {
@@ -75,7 +75,10 @@ def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
         assert isinstance(row["settings"], dict)
         assert isinstance(row["knowledge"], dict)
         assert (row["dataset"], row["protocol"], row["model"]) == ("adult", "fedsgd", "nn3")
-        assert (row["batch_size"], row["defense"], row["seed"], row["n"]) == (8, "none", 0, 4) or row["mean"] is None
+        # What a baseline gets on average is known from more draws than the attacks see.
+        units = {4} if row["kind"] == "attack" else {4, 1000}
+        assert (row["batch_size"], row["defense"], row["seed"]) == (8, "none", 0) or row["mean"] is None
+        assert row["n"] in units or row["mean"] is None
         if row["metric"].startswith(("accuracy", "exact_match", "top_quarter", "bottom_quarter")):
             assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
     assert {row["attack"] for row in rows} == {"tableak", *registry.baselines.of("horizontal").names()}
@@ -269,7 +272,8 @@ def test_a_document_is_run_with_options_over_it_and_kept(seepage: Any, tmp_path:
     rows = results(tmp_path / "run")
     found = {(row["batch_size"], row["attack"]) for row in rows if row["attack"].startswith("dlg")}
     assert found == {(size, f"dlg(iterations={n})") for size in (1, 2) for n in (2, 3)}
-    assert {row["n"] for row in rows if row["metric"] == "accuracy"} == {2}
+    accuracies = [row for row in rows if row["metric"] == "accuracy"]
+    assert {(row["kind"], row["n"]) for row in accuracies} == {("attack", 2), ("baseline", 1000)}
     assert (tmp_path / "run" / "audit.yaml").read_text() == text
 
 
@@ -448,8 +452,9 @@ def test_fewer_victims_into_the_same_folder_show_those_of_before_and_more_add_to
     assert "4 victims in each configuration" in fewer.out
     more = seepage(*base, "--victims", 20)
     # Groups are attacked whole, so there are more than were asked for.
-    assert re.search(r"Kept from before: \d+ to \d+ victims in 4 of 4 settings\.", more.err)
-    assert {row["n"] for row in results(tmp_path / "run") if row["metric"] == "accuracy"} == {20}
+    assert re.search(r"Kept from before: \d+( to \d+)? victims in 4 of 4 settings\.", more.err)
+    accuracies = [row for row in results(tmp_path / "run") if row["metric"] == "accuracy"]
+    assert {(row["kind"], row["n"]) for row in accuracies} == {("attack", 20), ("baseline", 1000)}
 
 
 def test_a_folder_of_something_else_is_left_alone(seepage: Any, tmp_path: Path) -> None:
@@ -512,8 +517,8 @@ def test_own_data_are_not_stored_and_files_are_private(seepage: Any, tmp_path: P
     layouts = [
         json.loads(str(about))["layout"].keys() for _, _, about, _ in measurements(tmp_path / "kept")["evidence"]
     ]
-    # The control keeps none.
-    assert sum({"true", "guess"} <= layout for layout in layouts) == 8
+    # Five victims are attacked together; the control keeps none.
+    assert sum({"true", "guess"} <= layout for layout in layouts) == 5
 
 
 def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -> None:
@@ -521,7 +526,9 @@ def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -
     path = tmp_path / "[bold]own.csv"
     own_table(path, job=jobs, **{"[link=x]pay\x1b]0;title\x07": [i * 7 % 11 + 0.5 for i in range(30)]})
     arguments = ["--target", "ill", "--batch-size", 3, "--victims", 2, *CHEAP]
-    ran = seepage("audit", "--data", path, *arguments, "--sensitive", "job", "--keep-records", "--out", "run")
+    ran = seepage(
+        "audit", "--data", path, *arguments, "--sensitive", "job", "--keep-records", "--verbose", "--out", "run"
+    )
     assert ran.status == 0
     assert "\x1b" not in ran.out
     assert "[link=x]pay\\x1b]0;title\\x07" in ran.out

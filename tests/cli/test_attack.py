@@ -106,7 +106,7 @@ def test_an_update_of_one_record_gives_it_away(seepage: Any, tmp_path: Path, fol
     out = tmp_path / "read"
     status, text, _ = seepage(
         *("attack", *files_of(folder, model), "--truth", f"{folder}/truth.csv", "--data", f"{folder}/reference.csv"),
-        *("--restarts", 4, "--iterations", 250, "--out", out),
+        *("--restarts", 4, "--iterations", 250, "--verbose", "--out", out),
     )
     assert status == 0
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == dict.fromkeys(
@@ -139,7 +139,9 @@ def test_a_scored_update_has_the_report_and_the_gate_of_an_audit(seepage: Any, t
     assert (status, "give it with --truth" in err, out.exists()) == (2, True, False)
     status, text, err = seepage("attack", *given, *gate, "--truth", "plain/truth.csv")
     assert status == 1
-    assert "gate failed: single_activation at batch size 1: the leakage is total" in err
+    assert "gate failed: single_activation at batch size 1: whole records are read (100.0% of the cells)." in err
+    assert "WHOLE RECORDS READ" in text
+    assert "Read of all cells" not in text
     assert "Audit of captured update" in text
     page = (out / "report.html").read_text()
     for title in ("What the server learns", "Threat model and attacks that apply", "Checks of this audit", "Columns"):

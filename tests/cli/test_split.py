@@ -27,7 +27,7 @@ NOISE = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
 
 
 def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
-    arguments = (*OWN, *CHEAP, "--private-column", "a", "--private-column", "c", *NOISE, "--out", "run")
+    arguments = (*OWN, *CHEAP, "--private-column", "a", "--private-column", "c", *NOISE, "--verbose", "--out", "run")
     code, out, err = seepage(*arguments)
     assert code == 0
     assert "12 configurations" in out
@@ -93,7 +93,7 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
 
 
 def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:
-    code, out, _ = seepage(*OWN, *CHEAP, "--private-column", "c", "--drop", "a", "--auxiliary", 10_000)
+    code, out, _ = seepage(*OWN, *CHEAP, "--private-column", "c", "--drop", "a", "--auxiliary", 10_000, "--verbose")
     assert code == 0
     assert "all 270 training rows are auxiliary, not 10,000" in " ".join(out.split()).lower()
     code, _, err = seepage(*OWN, "--private-column", "a", "--drop", "a")

@@ -70,8 +70,8 @@ def test_audits_that_differ_in_more_are_not_put_together(reports: list[Report]) 
 def test_the_page_shows_it_once(reports: list[Report]) -> None:
     page = render(reports, {})
     assert page.count('<section id="rounds"') == 1
-    assert "guessing without the gradients of 3 rounds gets" in page
+    assert "the gradients of 3 rounds" in page
     assert "One victim is one client with its records in 3 rounds" in page
     alone = render(reports[1:], {})
     assert '<section id="rounds"' not in alone
-    assert "guessing without the gradient gets" in alone
+    assert "the gradients of 3 rounds" not in alone

@@ -80,7 +80,7 @@ def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
     # One whose units vary, and one of so few that alike ones show little.
     for wide in ({"lift_low": -0.2, "lift_high": 0.25, "lift_std": 0.5}, {"lift_low": -0.2, "lift_high": 0.25}):
         words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
-        assert words.startswith("Nothing is decided: little may be read. Audit more")
+        assert words.startswith("No verdict yet without a defense: little may be read. Audit more")
         assert "(--repetitions) before changing anything" in words
 
 
@@ -90,7 +90,9 @@ def test_without_a_defense_the_next_step_is_one() -> None:
 
 
 def test_a_defense_that_was_not_reached_is_no_reason_to_say_that_nothing_helps() -> None:
-    assert said([row("none", 0.99)]).startswith("Nothing is decided: nothing was measured with gloves and thick.")
+    assert said([row("none", 0.99)]).startswith(
+        "No verdict yet for gloves and thick: time ran out before they were attacked. Run the command again"
+    )
 
 
 def test_sensitive_columns_that_are_left_open_are_named() -> None:
@@ -122,7 +124,14 @@ def test_what_was_not_tried_is_the_reason_where_nothing_is_decided() -> None:
     weaker = Finding("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "gloves"),))
     spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}])
     words = what_to_do(AuditResult(CoinAudit(spec), [row("none", 0.99), row("gloves", 0.6)], findings=[weaker]))
-    assert "with gloves the exact attack was not tried (SEEP024), so that more may be read." in words[0]
+    assert words[0] == "No verdict yet for gloves: the exact attack was not tried (SEEP024), so that more may be read."
+
+
+def test_a_figure_that_cannot_be_relied_on_asks_for_no_more_units() -> None:
+    broken = Finding("SEEP004", "error", "The positive control did not leak", "...")
+    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.6)], findings=[broken]))
+    assert words[0] == "No verdict yet: the positive control did not leak. What helps: seepage checks SEEP004."
+    assert "Audit more" not in " ".join(words)
 
 
 def test_units_without_time_are_the_reason_where_nothing_is_decided() -> None:
@@ -132,6 +141,6 @@ def test_units_without_time_are_the_reason_where_nothing_is_decided() -> None:
     part = next(part for part in audit.parts if part.kind == "attack")
     run = Run(here, part, [], (), None, {}, {}, planned=9)
     assert run.status == "left_out"
-    few = row("gloves", 0.6, n=3)
+    few = replace(row("gloves", 0.6, n=3), lift_low=-0.3, lift_high=0.3)
     words = what_to_do(AuditResult(audit, [row("none", 0.99), few], runs=[run]))
-    assert words[0] == "Nothing is decided: 3 of 9 tosss were run with gloves. Give more time."
+    assert words[0] == ("No verdict yet for gloves: time ran out after 3 of 9 tosss. Run the command again to finish.")

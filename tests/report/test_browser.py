@@ -318,10 +318,10 @@ def test_labels_of_figures_lie_within_them_and_cover_none_other(
         })"""
     )
     assert wrong == []
-    # The name of a tier is not cut either, and the first table needs no scrolling beside its contents.
-    none = shown.locator(".zone.none > span").first
-    assert none.evaluate("one => getComputedStyle(one.parentNode).overflow") == "visible"
-    assert none.evaluate("one => one.getBoundingClientRect().left") >= 0
+    # The name of a verdict is not cut either, and the first table needs no scrolling beside its contents.
+    little = shown.locator(".zone.little > span").first
+    assert little.evaluate("one => getComputedStyle(one.parentNode).overflow") == "visible"
+    assert little.evaluate("one => one.getBoundingClientRect().left") >= 0
     if width == 1200:
         first = shown.locator(".scroll").first
         assert first.evaluate("one => one.scrollWidth <= one.clientWidth")

@@ -60,9 +60,9 @@ def test_a_log_says_what_is_being_done_after_the_last_job(monkeypatch: pytest.Mo
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 
 
-def printed(report: Report, width: int = 160) -> str:
+def printed(report: Report, width: int = 160, verbose: bool = False) -> str:
     file = io.StringIO()
-    report.show(Console(file=file, width=width, force_terminal=False))
+    report.show(Console(file=file, width=width, force_terminal=False), verbose)
     return file.getvalue()
 
 
@@ -74,19 +74,38 @@ def small() -> Report:
 def test_doubts_come_before_the_figures_and_as_text() -> None:
     report = small()
     findings = [Finding("SEEP001", "error", "First", HOSTILE), Finding("SEEP013", "note", "Last", "plain")]
-    text = printed(replace(report, runs=[], findings=findings))
+    text = printed(replace(report, runs=[], findings=findings), verbose=True)
     places = [text.index(word) for word in ("Audit of german", "SEEP001", "SEEP013", "Read of all cells", "Summary")]
     assert places == sorted(places)
     assert r"\x1b[31m[bold red]x[/bold red]\u202e\n\x07" in text
     assert "\x1b" not in text
 
 
-def test_an_error_takes_the_tier_away_everywhere() -> None:
+def test_the_first_screen_has_verdict_reason_action_and_serious_findings_in_this_order() -> None:
+    report = small()
+    findings = [Finding("SEEP001", "error", "First", HOSTILE), Finding("SEEP013", "note", "Last", "plain")]
+    text = printed(replace(report, runs=[], findings=findings))
+    wanted = ("Audit of german", "NOT DECIDED", "the server reads", "No verdict: first (SEEP001).", "What to do")
+    places = [text.index(word) for word in (*wanted, "Checks of this audit: 1 finding", "error SEEP001 First.")]
+    assert places == sorted(places)
+    assert "SEEP013" not in text
+    assert "Read of all cells" not in text
+    assert len(text.splitlines()) <= 25
+    many = [Finding(f"SEEP{code:03}", "warning", "Few repetitions", "...") for code in range(7)]
+    text = printed(replace(report, runs=[], findings=many))
+    assert "Checks of this audit: 7 findings" in text
+    assert text.count("warning SEEP") == 4
+    assert "and 3 more (--verbose prints all)" in text
+
+
+def test_an_error_takes_the_verdict_away_everywhere() -> None:
     report = small()
     broken = [Finding("SEEP004", "error", "The positive control did not leak", "...")]
-    text = printed(replace(report, runs=[], findings=broken))
-    assert "Leakage: inconclusive. The positive control did not leak (SEEP004)." in text
-    assert "The positive control did not leak (SEEP004)." not in printed(replace(report, runs=[], findings=[]))
+    for verbose in (False, True):
+        text = " ".join(printed(replace(report, runs=[], findings=broken), verbose=verbose).split())
+        assert "No verdict: the positive control did not leak (SEEP004)." in text
+        assert "not decided" in text.lower()
+        assert "SEEP004" not in printed(replace(report, runs=[], findings=[]), verbose=verbose)
 
 
 @pytest.mark.parametrize("defense", ["none", "gaussian_noise(scale=0.01,seed=12)"])
@@ -95,10 +114,11 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
     report = small()
     rows = [replace(row, attack="inverting_gradients" if row.is_attack else row.attack) for row in report.rows]
     rows += [replace(row, defense=defense) for row in rows] if defense != "none" else []
-    text = printed(replace(report, rows=rows, runs=[], findings=[]), width)
+    planted = replace(report, rows=rows, runs=[], findings=[])
+    text = printed(planted, width, verbose=True)
     assert max(map(len, text.splitlines())) <= width
     words = text.split()
-    assert {"attack", "read", "best", "baseline", "lift", "leakage", "tolerance:"} <= {*words}
+    assert {"attack", "read", "best", "baseline", "lift", "verdict", "tolerance:"} <= {*words}
     assert all(name in words for name in ("stereotypes", "mode", "random"))
     if width >= 80:
         assert "inverting_gradients" in words
@@ -107,11 +127,17 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
         assert figure is not None
         assert f"{100 * figure:.1f}" in text
     assert ("* sensitive" in text.replace("\n", " ")) is True
+    screen = printed(planted, width)
+    assert max(map(len, screen.splitlines())) <= width
+    flat = " ".join(screen.split())
+    assert "NOT DECIDED" in flat
+    assert "What to do" in flat
+    assert f"reads {100 * (score.mean or 0.0):.0f}% of all cells; an informed guess gets" in flat
 
 
 def test_nothing_is_marked_where_nothing_is_sensitive() -> None:
     plain = audit("synthetic", batch_sizes=2, attacks="dlg", victims=2, iterations=3, control=False)
-    assert "sensitive" not in printed(plain)
+    assert "sensitive" not in printed(plain) + printed(plain, verbose=True)
 
 
 def test_parts_that_are_not_their_authors_own_are_marked_in_tables(tmp_path: Path) -> None:
@@ -119,7 +145,8 @@ def test_parts_that_are_not_their_authors_own_are_marked_in_tables(tmp_path: Pat
     layers: dict[str, Any] = {"bottom": [4], "features": 4, "top": [4], "attacks": "ridge_sa"}
     defenses = ["none", "vfldefender"]
     report = audit("german", setting="vertical", passive=[["housing"]], defenses=defenses, **few, **layers)
-    text = " ".join(printed(report, 240).split())
-    assert text.count("vfldefender (our reading of its abstract)") >= 2
-    assert "ridge_sa (" not in text
+    for verbose, least in ((False, 1), (True, 2)):
+        text = " ".join(printed(report, 240, verbose).split())
+        assert text.count("vfldefender (our reading of its abstract)") >= least
+        assert "ridge_sa (" not in text
     assert report.save(tmp_path / "out").read_text().count("(our reading of its abstract)") >= 2

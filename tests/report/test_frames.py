@@ -172,7 +172,7 @@ def test_the_worst_setting_is_the_one_in_which_most_is_shown_and_not_the_noisies
     rows = [row(), row(batch_size=2, lift=0.45, lift_low=0.4, lift_high=0.47), row(batch_size=4, lift=None)]
     found = frames.worst(frames.overview(rows))
     assert found is not None
-    assert (found["batch_size"], found["tier"], found["closed"]) == (2, "high to total", pytest.approx(0.9))
+    assert (found["batch_size"], found["tier"], found["closed"]) == (2, "mostly read", pytest.approx(0.9))
     noisy = row(batch_size=16, lift=0.3, lift_low=-0.4, lift_high=0.5)
     found = frames.worst(frames.overview([row(), noisy]))
     assert found is not None
@@ -185,31 +185,34 @@ def test_the_worst_setting_is_the_one_in_which_most_is_shown_and_not_the_noisies
 
 
 def setting(size: int, upper: float | None, defense: str = "none", closed: float | None = None) -> dict[str, Any]:
-    tier = "inconclusive" if upper is None else "high"
+    tier = "not decided" if upper is None else "gain shown"
     return {"batch_size": size, "defense": defense, "upper": upper, "closed": closed or upper, "tier": tier}
 
 
 def test_a_batch_size_is_advised_only_if_all_larger_ones_hold() -> None:
     sweep = [setting(1, 0.9), setting(4, 0.15), setting(8, 0.3), setting(16, 0.1), setting(32, 0.04)]
-    assert [one["batch_size"] for one in advice(sweep, {}, {})] == [32, 16, 4, 4]
+    assert [one["batch_size"] for one in advice(sweep, {}, {})] == [32, 16, 4]
 
 
 def test_a_sensitive_column_can_forbid_what_all_cells_allow() -> None:
     sweep = [setting(8, 0.1), setting(16, 0.1)]
     told = advice(sweep, {(8, "none"): 0.6, (16, "none"): None}, {})
-    assert [one["batch_size"] for one in told] == [None] * 4
+    assert [one["batch_size"] for one in told] == [None] * 3
     told = advice(sweep, {(8, "none"): 0.6, (16, "none"): 0.1}, {})
-    assert [one["batch_size"] for one in told] == [None, 16, 16, 8]
+    assert [one["batch_size"] for one in told] == [None, 16, 16]
+    # A column of which the half may be read forbids no limit above that.
+    told = advice(sweep, {(8, "none"): 0.4, (16, "none"): 0.1}, {})
+    assert [one["batch_size"] for one in told] == [None, 16, 8]
 
 
 def test_the_cheapest_defense_that_suffices_is_advised() -> None:
     sweep = [setting(8, 0.9), setting(8, 0.1, "strong"), setting(8, 0.15, "weak"), setting(8, 0.3, "weaker")]
     by_leak = advice(sweep, {}, {})
-    assert [one["defended"] for one in by_leak] == [None, (8, "weak"), (8, "weaker"), (8, "weaker")]
+    assert [one["defended"] for one in by_leak] == [None, (8, "weak"), (8, "weaker")]
     task: dict[frames.Setting, float] = {(8, "strong"): 0.8, (8, "weak"): 0.7, (8, "weaker"): 0.6}
-    assert [one["defended"] for one in advice(sweep, {}, task)][1:] == [(8, "strong")] * 3
+    assert [one["defended"] for one in advice(sweep, {}, task)][1:] == [(8, "strong")] * 2
     errors = [one["defended"] for one in advice(sweep, {}, task, higher_is_better=False)]
-    assert errors[1:] == [(8, "weak"), (8, "weaker"), (8, "weaker")]
+    assert errors[1:] == [(8, "weak"), (8, "weaker")]
 
 
 def test_without_anything_that_helps_the_advice_says_so() -> None:
@@ -223,12 +226,9 @@ def test_without_anything_that_helps_the_advice_says_so() -> None:
 def test_advice_that_is_the_same_for_several_bounds_is_given_once() -> None:
     sweep = [setting(8, 0.6), setting(32, 0.3)]
     told = sentences(advice(sweep, {}, {}), [8, 32], ["none"])
-    assert told[0] == "To keep the closed gap of all cells below 5% (none) or 20% (low): nothing in this sweep does."
-    assert [words[:52] for words in told[1:3]] == [
-        "To keep the closed gap of all cells below 50% (moder",
-        "To keep the closed gap of all cells below 90% (high)",
-    ]
-    assert "--batch-size 128" in told[3]
+    assert told[0] == "To keep the closed gap of all cells below 5% or 20%: nothing in this sweep does."
+    assert told[1] == "To keep the closed gap of all cells below 50%: batch size 32 or more, without a defense."
+    assert "--batch-size 128" in told[2]
 
 
 def test_of_one_record_the_sensitive_cell_is_shown_though_a_baseline_gets_it_more_often() -> None:

@@ -85,7 +85,9 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
     ]
     assert [name for name in found if name][: len(order)] == order
     assert "the server reads" in found["verdict"]
-    assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
+    # The verdict's words are explained beside it, each once.
+    for words in ("Whole records read: ", "Mostly read: ", "Gain shown: ", "Little read: ", "Not decided: "):
+        assert found["verdict"].count(words) == 1
     assert "restores them from what it sees" in found["threat-model"]
     assert "matched and pooled. Vero et al., TabLeak (ICML 2023)" in found["threat-model"]
     assert "were not run" in found["checks"]

@@ -104,5 +104,5 @@ def test_options_of_a_loader_are_refused_with_rows_that_were_passed() -> None:
 def test_without_baselines_the_summary_says_that_nothing_was_compared() -> None:
     told = {**TINY, "iterations": 300, "control": False}
     text = audit("german", baselines=(), **told).summary()
-    assert "Leakage: inconclusive. No baseline was run" in text
+    assert "Verdict: not decided. No verdict: there is no baseline to compare with." in text
     assert "more than the best baseline" not in text

@@ -36,8 +36,17 @@ def report_of(audit: CoinAudit) -> Report:
     return report
 
 
+# Figures that so many flips decide on.
+APART = {("none", COIN): 0.3, ("none", PEEK): 0.95, ("gloves", COIN): 0.3, ("gloves", PEEK): 0.31}
+MANY = 60
+
+
+def decided(**about: Any) -> CoinAudit:
+    return CoinAudit(CoinSpec(flips=MANY, control=False, workers=1), figures=APART, spread=0.0, **about)
+
+
 def test_the_page_shows_verdict_threat_model_leakage_columns_and_cost(tmp_path: Path) -> None:
-    audit = CoinAudit(threat_model=("The <b>peeker</b> looks.",), sensitive=("a",), dataset="</script>coins")
+    audit = decided(threat_model=("The <b>peeker</b> looks.",), sensitive=("a",), dataset="</script>coins")
     [report] = run_all([audit], tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         *("audit.sqlite", "report.html", "results.csv", "results.json", "provenance.json")
@@ -45,23 +54,25 @@ def test_the_page_shows_verdict_threat_model_leakage_columns_and_cost(tmp_path: 
     text = (tmp_path / "report.html").read_text()
     parts = read(text)
     assert "What the peeker learns" in parts["verdict"]
-    assert "With no defense the peeker reads 92% of all sides" in parts["verdict"]
-    assert "guessing without the glimpse gets 51%" in parts["verdict"]
+    assert "With no defense the peeker reads 95% of all sides; an informed guess gets 30%." in parts["verdict"]
     assert "The <b>peeker</b> looks." in parts["threat-model"]
     assert "Columns marked as sensitive (★): a." in parts["threat-model"]
     assert "Coins are fair." in parts["threat-model"]
-    assert re.search(r"gloves peek 57\.0%", parts["leakage"])
+    assert re.search(r"gloves peek 31\.0%", parts["leakage"])
     assert "given away by the glimpse" in parts["leakage"]
-    assert re.search(r"a \(sensitive\).* 92\.0%", parts["columns"])
-    assert re.search(r"AUC.*Epsilon of a record.*gloves low .*80\.0%.*2\.5", parts["frontier"])
-    # What so few flips show is above every threshold, though the verdict is low.
-    assert "Nothing that was audited brings the leakage below any threshold." in parts["advice"]
+    assert re.search(r"a \(sensitive\).* 95\.0%", parts["columns"])
+    assert re.search(r"AUC.*Epsilon of a record.*gloves little read .*80\.0%.*2\.5", parts["frontier"])
+    assert "below 5%: nothing in this sweep does." in parts["advice"]
+    assert "below 20% or 50%: gloves" in parts["advice"]
     # Nothing that only other settings have is promised or missed.
     assert not {"reliability", "exposed", "examples", "groups", "pictures"} & {*parts}
     assert "victim" not in text.split("<body>")[1].split('id="checks"')[0]
     assert "Batch size" not in text.split("<body>")[1].split('id="provenance"')[0]
     assert "</script>coins" not in text.replace("\\u003c", "<").split("<body>")[1].split("provenance")[0]
-    assert [(one["defense"], one["tier"]) for one in report.overviews] == [("none", "high"), ("gloves", "low")]
+    assert [(one["defense"], one["tier"]) for one in report.overviews] == [
+        ("none", "mostly read"),
+        ("gloves", "little read"),
+    ]
     assert report.worst is report.overviews[0]
 
 
@@ -138,37 +149,39 @@ def test_pictures_are_shown_with_what_was_made_of_them() -> None:
         assert words in pictures
 
 
-def test_flips_that_are_all_alike_have_no_tier() -> None:
-    # All flips gain the same, so that the interval of the lift is a point and shows nothing.
-    alike = report_of(CoinAudit(spread=0.0))
-    assert alike.worst is not None
-    assert alike.worst["tier"] == "inconclusive"
+def test_few_flips_that_are_all_alike_decide_nothing_and_many_do() -> None:
+    few = report_of(CoinAudit(spread=0.0, figures=APART))
+    assert [one["tier"] for one in few.overviews] == ["not decided", "not decided"]
+    assert [one["tier"] for one in report_of(decided()).overviews] == ["mostly read", "little read"]
 
 
 def test_an_audit_doubts_a_single_repetition_and_what_has_no_baseline() -> None:
     report = report_of(CoinAudit(CoinSpec(flips=1, control=False, workers=1), parts=(PEEK,)))
     assert {"SEEP016", "SEEP007"} <= {finding.code for finding in report.all_findings}
     assert report.worst is not None
-    assert report.worst["tier"] == "inconclusive"
+    assert report.worst["tier"] == "not decided"
 
 
-def test_records_read_whole_twice_are_a_total_leak_without_an_interval() -> None:
-    score = row(batch_size=None, attack=PEEK, n=2, mean=1.0, baseline=0.5, baseline_name=COIN, lift=0.5)
-    assert [one["tier"] for one in overview([score])] == ["inconclusive"]
-    assert [one["tier"] for one in overview([score, replace(score, metric="exact_match")])] == ["total"]
-    once = replace(score, n=1)
-    assert [one["tier"] for one in overview([once, replace(once, metric="exact_match")])] == ["inconclusive"]
-    baseline = replace(score, metric="exact_match", mean=0.9, baseline=0.85, lift=0.05)
-    assert [one["tier"] for one in overview([score, baseline])] == ["inconclusive"]
+def test_one_whole_record_that_no_baseline_gets_is_enough() -> None:
+    score = row(batch_size=None, attack=PEEK, n=1, mean=0.6, baseline=0.5, baseline_name=COIN, lift=0.1)
+    assert [one["tier"] for one in overview([score])] == ["not decided"]
+    whole = replace(score, metric="exact_match", mean=0.02, baseline=0.0, lift=0.02)
+    assert [one["tier"] for one in overview([score, whole])] == ["whole records read"]
+    assert [one["tier"] for one in overview([score, replace(whole, mean=0.0)])] == ["not decided"]
+    # Where baselines get whole records, too, more of them must be shown.
+    guessed = replace(whole, mean=0.9, baseline=0.85, lift=0.05)
+    assert [one["tier"] for one in overview([score, guessed])] == ["not decided"]
+    shown = replace(guessed, n=400, lift_low=0.01, lift_high=0.09)
+    assert [one["tier"] for one in overview([score, shown])] == ["whole records read"]
 
 
-def test_nearly_all_of_a_single_captured_message_is_a_total_leak() -> None:
+def test_nearly_all_of_a_single_captured_message_is_mostly_read() -> None:
     score = row(batch_size=None, attack=PEEK, n=1, mean=1.0, baseline=0.5, baseline_name=COIN, lift=0.5, captured=True)
-    assert [one["tier"] for one in overview([score])] == ["total"]
+    assert [one["tier"] for one in overview([score])] == ["mostly read"]
     most, some = (replace(score, mean=mean, lift=mean - 0.5) for mean in (0.96, 0.8))
-    assert [one["tier"] for one in overview([most])] == ["total"]
-    assert [one["tier"] for one in overview([some])] == ["inconclusive"]
-    assert [one["tier"] for one in overview([replace(score, captured=False)])] == ["inconclusive"]
+    assert [one["tier"] for one in overview([most])] == ["mostly read"]
+    assert [one["tier"] for one in overview([some])] == ["not decided"]
+    assert [one["tier"] for one in overview([replace(score, captured=False)])] == ["not decided"]
 
 
 def test_a_folder_of_another_audit_is_left_alone(tmp_path: Path) -> None:
@@ -198,7 +211,7 @@ def test_a_notebook_shows_verdict_table_and_findings_escaped() -> None:
     report = report_of(CoinAudit(dataset="<i>coins</i>"))
     findings = [Finding("SEEP001", "error", "Below", "It lost to <b>a coin</b>.")]
     html = replace(report, findings=findings)._repr_html_()
-    for words in ("&lt;i&gt;coins&lt;/i&gt;", "inconclusive", "92.0%", "SEEP001", "lost to &lt;b&gt;a coin&lt;/b&gt;."):
+    for words in ("&lt;i&gt;coins&lt;/i&gt;", "not decided", "92.0%", "SEEP001", "lost to &lt;b&gt;a coin&lt;/b&gt;."):
         assert words in html
     assert "<i>" not in html
     assert "<script" not in html
@@ -231,13 +244,19 @@ def test_a_report_is_saved_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_the_terminal_serves_any_setting(width: int) -> None:
-    file = io.StringIO()
-    report_of(CoinAudit(sensitive=("a",))).show(Console(file=file, width=width))
-    text = file.getvalue()
-    assert max(map(len, text.splitlines())) <= width
-    assert "batch" not in text
-    for words in ("coins", "peek", "coin", "gloves", "92.0", "no defense", "AUC", "2.5", "SEEP0", "a *"):
-        assert words in text
+    report = report_of(CoinAudit(sensitive=("a",)))
+    screen, all_of_it = (
+        ("coins", "peek", "gloves", "no defense", "AUC", "80.0", "SEEP006"),
+        ("coin", "92.0", "2.5", "a *"),
+    )
+    for verbose, wanted in ((False, screen), (True, (*screen, *all_of_it))):
+        file = io.StringIO()
+        report.show(Console(file=file, width=width), verbose)
+        text = file.getvalue()
+        assert max(map(len, text.splitlines())) <= width
+        assert "batch" not in text
+        for words in wanted:
+            assert words in text
     assert "Under gloves the peeker reads 57.0% of all sides" in " ".join(text.split())
 
 
@@ -269,30 +288,41 @@ def _with_label(**about: Any) -> Report:
 def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     report = _with_label()
     first = report.overviews[0]
-    assert (first["tier"], first["label_tier"], first["mean"]) == ("total", "total", 0.6)
+    assert (first["tier"], first["label_tier"], first["mean"]) == ("mostly read", "mostly read", 0.6)
     assert first["closed"] == pytest.approx(0.19 / 0.2)
-    assert "It reads 99% of the labels (a; guessing: 80%)." in headline(report).words
-    assert "Leakage of the label: total." in report.summary()
+    words = (
+        "It reads 99% of the labels (a; an informed guess: 80%). Of 100 labels that an informed guess misses, 95 are"
+    )
+    assert headline(report).words.count(words) == 1
+    # The paragraph on cells says nothing graver than that, and the label's sentence follows.
+    paragraph = report.summary().partition("\n\n")[0]
+    assert "Verdict: little read. Of 100 cells that an informed guess misses, 2 are read" in paragraph
+    assert "Of 100 labels" not in paragraph
+    assert "Verdict on the label: mostly read." in paragraph
     assert "labels" in report.figures
-    text = io.StringIO()
-    report.show(Console(file=text, width=120))
-    assert "Read of the label a, in percent" in text.getvalue()
-    assert "Of 100 labels that guessing misses, 95 are read" in read(render([report], {}))["verdict"]
+    for verbose, table in (
+        (False, "Of 100 labels that an informed guess misses"),
+        (True, "Read of the label a, in percent"),
+    ):
+        text = io.StringIO()
+        report.show(Console(file=text, width=120), verbose)
+        assert table in text.getvalue()
+    assert "Of 100 labels that an informed guess misses, 95 are read" in read(render([report], {}))["verdict"]
 
 
-def test_a_label_that_another_party_attacks_stands_apart() -> None:
+def test_a_label_that_another_party_attacks_counts_under_its_name() -> None:
     report = _with_label(label_attacker="A bystander")
     first = report.overviews[0]
-    assert (first["tier"], first["label_tier"]) == ("none", "total")
-    assert "A bystander reads 99% of the labels (a; guessing: 80%): total." in headline(report).words
+    assert (first["tier"], first["label_tier"]) == ("mostly read", "mostly read")
+    assert "A bystander reads 99% of the labels (a; an informed guess: 80%)." in headline(report).words
     assert "The label a: a bystander reads 99.0%" in report.summary()
-    assert "Of 100 cells that guessing misses, 2 are read" in read(render([report], {}))["verdict"]
+    assert "It reads" not in headline(report).words
 
 
 def test_an_audit_of_labels_alone_has_a_headline() -> None:
     report = _with_label()
     alone = replace(report, rows=[one for one in report.rows if not (one.is_attack and one.column is None)])
     assert headline(alone).words.startswith("With no defense the peeker reads 99% of the labels (a)")
-    assert alone.overviews[0]["tier"] == "total"
-    assert "Leakage of the label: total." in alone.summary()
+    assert alone.overviews[0]["tier"] == "mostly read"
+    assert "Verdict on the label: mostly read." in alone.summary()
     alone.show(Console(file=io.StringIO(), width=120))

@@ -16,7 +16,7 @@ from seepage.report.grids import interval
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
-from seepage.results.checks.finding import Finding
+from seepage.results.checks.finding import Finding, Where
 from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
 from seepage.text import UNBOUNDED, percent, span_of_gap
@@ -35,22 +35,31 @@ def result(rows: Sequence[ResultRow], sensitive: Sequence[str] = ()) -> AuditRes
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"baseline": None, "baseline_name": None, "lift": None, "lift_low": None, "lift_high": None}, "No baseline"),
+        (
+            {"baseline": None, "baseline_name": None, "lift": None, "lift_low": None, "lift_high": None},
+            "No verdict: there is no baseline to compare with.",
+        ),
         (
             {"baseline": 1.0, "lift": 0.0, "lift_low": 0.0, "lift_high": 0.0},
-            "The best baseline is always right already.",
+            "No verdict: an informed guess is always right already.",
         ),
         (
             {"n": 1, "low": None, "high": None, "lift_low": None, "lift_high": None},
-            "One flip allows no verdict: audit 5 or more",
+            "Of 100 cells that an informed guess misses, 40 are read (1 flip). "
+            "The attack may be no better than guessing, and up to 100 of 100 are not excluded: "
+            "audit more flips (--flips).",
         ),
-        ({"n": 3}, "3 flips allow no verdict: audit 5 or more"),
-        ({"n": 6, "lift_low": 0.2, "lift_high": 0.2}, "All 6 flips are alike"),
+        (
+            {"n": 6, "lift_low": -0.02, "lift_high": 0.4401},
+            "Of 100 cells that an informed guess misses, 40 are read (6 flips). "
+            "The attack may be no better than guessing, and up to 89 of 100 are not excluded: "
+            "audit more flips (--flips).",
+        ),
     ],
 )
-def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: str) -> None:
+def test_the_summary_says_why_there_is_no_verdict(changes: dict[str, Any], reason: str) -> None:
     text = summary(result([row(**changes)]))
-    assert f"Leakage: inconclusive. {reason}" in text
+    assert f"Verdict: not decided. {reason}" in text
 
 
 def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
@@ -63,24 +72,28 @@ def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
     text = summary(result(rows, ["age"]))
     assert "At batch size 8 the server reads 70.0% of all cells" in text
     assert "20.0 points more than the best baseline (random, 50.0%)" in text
-    assert "25.0% of the records come back whole. Leakage: moderate." in text
+    # One whole record that no baseline gets is enough.
+    assert "25.0% of the records come back whole. Verdict: whole records read." in text
     assert "Furthest above the baseline: age (90%, baseline 30%)." in text
-    assert "Sensitive columns by leakage: high to total: age." in text
+    assert "Sensitive columns by verdict: mostly read: age." in text
     assert "purpose" not in text
 
 
-def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
-    wide = row(lift=0.2, lift_low=0.01, lift_high=0.49)
-    assert (
-        "Leakage: inconclusive. The flips differ so much that more than two tiers are possible: audit more flips."
-        in summary(result([wide]))
-    )
+def test_a_lower_bound_is_named_with_its_reason_once() -> None:
     finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
-    fell = replace(result([row()]), findings=[finding])
-    assert "Leakage: at least moderate (95% interval 32% to 48% of the gap). It is a lower bound: the exact" in summary(
-        fell
-    )
-    assert "The exact attack was not tried, so this is a lower bound." in headline(fell).words
+    words = "The exact attack was not tried, so this is a lower bound."
+    gain = replace(result([row()]), findings=[finding])
+    for text in (summary(gain), headline(gain).words):
+        assert text.count(words) == 1
+    assert "Verdict: gain shown." in summary(gain)
+    # Where it is the reason that nothing is decided, it is said as that.
+    little = replace(result([row(lift=0.01, lift_low=-0.05, lift_high=0.05)]), findings=[finding])
+    for text in (summary(little), headline(little).words):
+        assert "No verdict: the exact attack was not tried (SEEP024)." in text
+        assert text.lower().count("the exact attack was not tried") == 1
+    # A finding on another defense says nothing of this one.
+    elsewhere = replace(gain, findings=[replace(finding, where=(Where(8, "noise"),))])
+    assert words not in summary(elsewhere) + headline(elsewhere).words
 
 
 def test_dropout_that_was_switched_off_is_named_beside_the_verdict() -> None:
@@ -93,20 +106,28 @@ def test_dropout_that_was_switched_off_is_named_beside_the_verdict() -> None:
 
 
 def test_an_attack_that_cannot_be_told_from_a_baseline_is_not_called_safe() -> None:
-    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07)]))
-    assert "do not tell the attack from the baseline. That does not show that nothing leaks" in text
-    worse = summary(result([row(lift=-0.05, lift_low=-0.07, lift_high=-0.03)]))
-    assert "includes zero" not in worse
-    assert "The baseline does better than this attack, which does not show that nothing leaks" in worse
+    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07)]), reading=False)
+    assert (
+        "Verdict: little read. No gain found by these attacks; "
+        "up to 15 of 100 cells that an informed guess misses are not excluded (n = 10)." in text
+    )
+    # What may be a fifth is not little.
+    wide = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.1)]), reading=False)
+    assert "Verdict: not decided." in wide
+    assert "The attack may be no better than guessing, and up to 20 of 100 are not excluded" in wide
+    worse = summary(result([row(lift=-0.05, lift_low=-0.07, lift_high=-0.03)]), reading=False)
+    assert "No gain found by these attacks: they read less than an informed guess gets (n = 10)." in worse
+    assert "excluded" not in worse
 
 
 def test_columns_above_a_baseline_do_not_contradict_an_attack_that_is_not() -> None:
     columns = [
         row(column="age", mean=0.9, baseline=0.3, lift=0.6, lift_low=0.5, lift_high=0.63),
         # Two victims that happen to be alike.
-        row(column="purpose", mean=0.5, baseline=0.3, lift=0.2, lift_low=0.2, lift_high=0.2),
+        row(column="purpose", mean=0.5, baseline=0.3, lift=0.2, lift_low=-0.3, lift_high=0.6, lift_std=0.0, n=2),
     ]
-    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07), *columns]))
+    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.17), *columns]))
+    assert "Verdict: not decided." in text
     assert "Furthest above the baseline" not in text
     assert "Single columns lie above the baseline all the same: age (90%, baseline 30%); 2 columns" in text
     assert "purpose" not in text
@@ -123,30 +144,37 @@ def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
     mode = row(
         attack="mode", kind="baseline", seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None
     )
-    rows = [row(), mode, row(defense="noise(0.1)", mean=0.55, lift=0.05), row(defense="noise(0.1)", metric="other")]
+    noisy = row(defense="noise(0.1)", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)
+    rows = [row(), mode, noisy, row(defense="noise(0.1)", metric="other")]
     rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
-    written = io.StringIO()
-    console = Console(file=written, width=200)
     known = {"labels": "true", "sees": "what it sees"}
-    Report(CoinAudit(**WORDS), [replace(one, knowledge=known) for one in rows]).show(console)
-    assert "noise(0.1)" in written.getvalue()
-    assert "broken" in written.getvalue()
-    assert "55.0" in written.getvalue()
+    figures = {(defense, PEEK): 0.5 for defense in ("none", "noise(0.1)", "broken")}
+    report = Report(CoinAudit(**WORDS, sizes=(8,), figures=figures), [replace(one, knowledge=known) for one in rows])
+    for verbose, figure in ((False, "10"), (True, "55.0")):
+        written = io.StringIO()
+        report.show(Console(file=written, width=200), verbose)
+        lines = [line.split() for line in written.getvalue().splitlines() if "noise(0.1)" in line]
+        assert any({figure, "little"} <= {*words} for words in lines)
+        assert "broken" in written.getvalue().lower()
 
 
 def test_the_headline_is_about_the_configuration_in_which_most_leaks() -> None:
     rows = [row(), row(defense="noise", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)]
     found = headline(result(rows))
     assert found.words == (
-        "At batch size 8 with no defense the server reads 70% of all cells; guessing without the gradient gets "
-        "50%. Of 100 cells that guessing misses, 40 are read (10 flips, 95% interval 32 to 48)."
+        "At batch size 8 with no defense the server reads 70% of all cells; an informed guess gets 50%. "
+        "Of 100 cells that an informed guess misses, 40 are read (10 flips)."
     )
-    assert found.tier == "moderate"
+    assert found.tier == "gain shown"
     assert found.beside == (
-        ("none to low", "At batch size 8 under noise the server reads 55% of all cells (guessing: 50%)."),
+        (
+            "little read",
+            "At batch size 8 under noise the server reads 55% of all cells. "
+            "Of 100 cells that an informed guess misses, 10 are read (10 flips).",
+        ),
     )
     nothing = headline(result([row(mean=None, lift=None, baseline=None, status="failed")]))
-    assert (nothing.record, nothing.tier) == (None, "inconclusive")
+    assert (nothing.record, nothing.tier) == (None, "not decided")
     assert nothing.beside == (("not reached", "No defense at batch size 8: nothing was measured."),)
     assert "Nothing could be measured" in nothing.words
 
@@ -156,7 +184,7 @@ def test_the_headline_stays_with_no_defense_where_more_leaks_under_one() -> None
     found = headline(result(rows))
     assert found.words.startswith("At batch size 8 with no defense the server reads 70%")
     [(tier, words)] = found.beside
-    assert tier == "high"
+    assert tier == "mostly read"
     assert "under worse the server reads 90%" in words
     assert summary(result(rows)).startswith("At batch size 8 with no defense")
     alone = headline(result(rows[:1]))
@@ -177,9 +205,11 @@ def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_rep
 @pytest.mark.parametrize(
     ("count", "low", "high", "said"),
     [
-        (2, -0.7, 1.0, "2 flips, too few to bound it"),
-        (5, -0.84, 0.16, "5 flips, too few to bound it"),
-        (10, -0.1, 0.08, "10 flips, 95% interval 0 to 50"),
+        (2, -0.7, 1.0, "37 are read (2 flips). The attack may be no better than guessing, and up to 100 of 100"),
+        (5, -0.84, 0.16, "37 are read (5 flips). The attack may be no better than guessing, and up to 100 of 100"),
+        (10, -0.1, 0.08, "37 are read (10 flips). The attack may be no better than guessing, and up to 50 of 100"),
+        # From twenty units on the sentence has the interval, too.
+        (20, -0.1, 0.08, "37 [0, 50] are read (20 flips). The attack may be no better than guessing"),
     ],
 )
 def test_an_interval_of_the_closed_gap_that_bounds_nothing_is_said_to(
@@ -195,18 +225,18 @@ def test_an_interval_of_the_closed_gap_that_bounds_nothing_is_said_to(
 
 
 def test_no_bound_of_the_closed_gap_is_above_all_of_it_and_almost_all_is_not_all() -> None:
-    almost = row(mean=0.9975, low=0.99, high=1.0, lift=0.4975, lift_low=0.46, lift_high=0.53)
+    almost = row(n=20, mean=0.9975, low=0.99, high=1.0, lift=0.4975, lift_low=0.46, lift_high=0.53)
     assert closed_gap(almost, "lift_high") == 1.0
     words = headline(result([almost])).words
     assert "reads 99% of all cells" in words
-    assert "99 are read (10 flips, 95% interval 92 to 100)" in words
+    assert "99 [92, 100] are read (20 flips)" in words
 
 
 def test_units_that_are_all_alike_have_their_interval_in_every_place() -> None:
     alike = row(n=5, mean=1.0, low=0.416, high=1.0, std=0.0, lift=0.5, lift_low=-0.12, lift_high=0.82, lift_std=0.0)
     flat = result([alike])
-    assert "95% interval 41.6% to 100.0%" in summary(flat)
-    assert "100 are read (5 flips, too few to bound it)" in headline(flat).words
+    for text in (summary(flat), headline(flat).words):
+        assert "100 are read (5 flips). The attack may be no better than guessing, and up to 100 of 100" in text
     cells = interval("95% interval").cell({"low": 0.416, "high": 1.0, "n": 5})
     errors = interval("95% interval", scale=1.0).cell({"low": 0.416, "high": 1.0, "n": 5})
     assert (cells.text, errors.text) == ("[41.6, 100.0]", "[0.416, 1]")
@@ -230,7 +260,7 @@ def test_a_share_is_not_rounded_to_all_or_nothing(rate: float, shown: str) -> No
 def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -> None:
     audit = CoinAudit(CoinSpec(flips=10))
     part = next(part for part in audit.parts if part.kind == "attack")
-    runs = [Run(audit.configurations[0], part, [], tuple(range(count)), 1.0, {}, {}) for count in ran]
+    runs = [Run(audit.configurations[0], part, [], tuple(range(count)), 1.0, {}, {}, planned=10) for count in ran]
     assert AuditResult(audit, [], runs).units_run == words
 
 

@@ -45,6 +45,9 @@ def attack(
     given: dict[str, object],
     out: Annotated[Path | None, typer.Option(help="Folder for the results, made if need be. Required.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all tables, checks and the threat model of scored updates, too.")
+    ] = False,
 ) -> None:
     """Reconstruct the records behind captured updates, without knowing them.
 
@@ -82,7 +85,7 @@ def attack(
     if as_json:
         print(plain)
     else:
-        _show(out, result, report)
+        _show(out, result, report, verbose)
     decision = None if report is None else report.decision
     if decision is not None:
         print_message(decision.line)
@@ -109,14 +112,14 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     return plain
 
 
-def _show(out: Path, result: CaptureResult, report: Report | None) -> None:
+def _show(out: Path, result: CaptureResult, report: Report | None, verbose: bool) -> None:
     """Print what was found, and where the files are."""
     console = make_console()
     show_sections(console, captured_sections(result.findings))
     if isinstance(result.findings, Recovered):
         show_grid(console, records_grid(result.findings))
     if report is not None and report.worst is not None:
-        report.show(console)
+        report.show(console, verbose)
     console.print(Text(f"Report: {shown_path(out / PAGE)}; results: {shown_path(out / RESULTS)}"))
     where = out / RECONSTRUCTION if result.tables else f"{out} (a folder an update)"
     console.print(Text(f"Read records: {shown_path(where)}"))

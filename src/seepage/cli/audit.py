@@ -71,9 +71,7 @@ AllowCode = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("Print the results as JSON instead of tables.", OUTPUT, "", "--json")]
-Verbose = Annotated[
-    bool, option("Print all tables, checks and the threat model, not only the answer.", OUTPUT, "", "--verbose")
-]
+Verbose = Annotated[bool, option("Print all tables and checks.", OUTPUT, "", "--verbose")]
 Quiet = Annotated[bool, option("Print neither progress nor tables.", OUTPUT, "", "--quiet")]
 Junit = Annotated[
     Path | None,

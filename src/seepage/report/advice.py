@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from seepage.assessment.intervals import student
 from seepage.assessment.task import is_error
+from seepage.report.answer import in_hundred, rounded_up
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
@@ -138,18 +139,20 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
     if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
         worst = max(given, key=lambda record: record["upper"])
-        nothing = f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."
+        nothing = (
+            f"Nothing has to change against these attacks: they read at most {rounded_up(worst['upper'])} {missed}."
+        )
         return [nothing, *_open_columns(result, given)]
     if not fine:
         return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
     best = max(fine, key=lambda record: _rank(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
-    instead = "" if before is None else f", instead of {_of_100(before)}"
+    instead = "" if before is None else f", instead of {in_hundred(before)}"
     now, then = task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED))
     use = f"Use {_name(result, best)}:"
     if _useless(now, then):
         use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
-    words = f"{use} at most {_of_100(best['upper'])} {missed} are read{instead}."
+    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}."
     return [words, *_open_columns(result, [best]), _cost_of_task(now, then), search]
 
 
@@ -177,11 +180,6 @@ def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _of_100(share: float) -> int:
-    """Return a share of what guessing misses as a number of 100, rounded up: an attack takes nothing back."""
-    return max(0, math.ceil(100 * round(share, 6)))
-
-
 def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     """Return what is missing where a configuration may leave little, but nothing shows it yet; else None."""
     unclear = [
@@ -192,20 +190,32 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     spec = result.audit.spec
     waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
-        missing = f"No verdict yet for {listed(list(dict.fromkeys(waiting)))}: time ran out before it was attacked."
+        names = list(dict.fromkeys(waiting))
+        was = "it was" if len(names) == 1 else "they were"
+        missing = f"No verdict yet for {listed(names)}: time ran out before {was} attacked."
         return f"{missing} Run the command again with more time." if waiting else None
     best = min(unclear, key=lambda record: record["closed"])
-    name = _name(result, best)
+    yet = f"No verdict yet{_of_configuration(result, best)}"
     if best["tier"] == INCOMPLETE:
-        return f"No verdict yet for {name}: {result.missing(setting_of(best))}. Give it more time."
+        return f"{yet}: {result.missing(setting_of(best))}. Give it more time."
+    if (finding := result.unreliable(setting_of(best), best["attack"])) is not None:
+        return f"{yet}: {lowered(finding.title)}. What helps: seepage checks {finding.code}."
     if why := result.not_tried(setting_of(best), best["attack"]):
-        return f"No verdict yet for {name}: {why}, so that more may be read."
+        return f"{yet}: {why}, so that more may be read."
     run = next((run for run in result.runs if run.label == best["attack"] and _is_at(run, best)), None)
     if run is not None and run.status == "left_out":
         ran = f"time ran out after {best['n']} of {run.planned} {spec.unit}s"
-        return f"No verdict yet for {name}: {ran}. Run the command again to finish."
+        return f"{yet}: {ran}. Run the command again to finish."
     more = fields_of(type(spec))[spec.repeats].flag
-    return f"No verdict yet for {name}: little may be read. Audit more {spec.unit}s ({more}) before changing anything."
+    return f"{yet}: little may be read. Audit more {spec.unit}s ({more}) before changing anything."
+
+
+def _of_configuration(result: AuditResult, record: Record) -> str:
+    """Return the configuration as the end of a clause; empty where there is one alone."""
+    if record["defense"] != UNDEFENDED:
+        return f" for {_name(result, record)}"
+    without = " without a defense" if result.defended else ""
+    return f"{without} at {result.audit.about.size} {record['batch_size']}" if result.sized else without
 
 
 def _is_at(run: Run, record: Record) -> bool:
@@ -218,7 +228,9 @@ def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     rated = [record for record in attacked if record["upper"] is not None and record["tier"] not in UNKNOWN]
     least = min(rated, key=lambda record: record["upper"], default=None)
     limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
-    left = "" if least is None else f" The least is read with {_name(result, least)}: up to {_of_100(least['upper'])}."
+    left = (
+        "" if least is None else f" The least is read with {_name(result, least)}: up to {rounded_up(least['upper'])}."
+    )
     return f"Nothing that was audited keeps the attacks below {limit}.{left}"
 
 

@@ -15,7 +15,6 @@ from seepage.assessment.lifts import PROVED_CELLS
 from seepage.assessment.measurement import Measurement
 from seepage.report.frames import Record, setting_of
 from seepage.report.result import AuditResult
-from seepage.results.checks.finding import LOWER_BOUNDS
 from seepage.results.verdict import INCOMPLETE, LITTLE, UNDECIDED
 from seepage.run.limits import by_units
 from seepage.run.runner import Run
@@ -87,19 +86,27 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
     missed = f"{what_is_missed(result, record)} that an informed guess misses"
     low, high = record["closed_low"], record["upper"]
     units = how_many(n, spec.unit)
+    if record["tier"] == LITTLE and high is not None and high <= 0:
+        return [f"No gain found by these attacks: they read less than an informed guess gets (n = {n})."]
     if record["tier"] == LITTLE and low is not None and low <= 0:
-        return [f"No gain found by these attacks; up to {_up(high)} of 100 {missed} are not excluded (n = {n})."]
-    read = _in_hundred(record["closed"])
+        return [f"No gain found by these attacks; up to {rounded_up(high)} of 100 {missed} are not excluded (n = {n})."]
+    read = in_hundred(record["closed"])
     are = "none are" if read == 0 else "1 is" if read == 1 else f"{read} are"
     if n == 1 and not result.audit.repeatable:
         return [f"Of 100 {missed}, {are} read in this {spec.unit}."]
     if low is None or high is None:
         return [f"Of 100 {missed}, {are} read ({units})."]
     if n >= FEW or not by_units(spec):
-        return [f"Of 100 {missed}, {read} [{_in_hundred(low)}, {_up(high)}] are read ({units})."]
-    shares = _shares(result, record)
-    across = "" if not shares else f", from {_in_hundred(min(shares))} to {_in_hundred(max(shares))}"
-    return [f"Of 100 {missed}, {are} read ({units}{across})."]
+        return [f"Of 100 {missed}, {read} [{in_hundred(low)}, {rounded_up(high)}] are read ({units})."]
+    return [f"Of 100 {missed}, {are} read ({units}{_across(_shares(result, record))})."]
+
+
+def _across(shares: Sequence[float]) -> str:
+    """Return the range over units; empty for fewer than two."""
+    if len(shares) < 2:
+        return ""
+    least, most = in_hundred(min(shares)), in_hundred(max(shares))
+    return f", {least} in each" if least == most else f", from {least} to {most}"
 
 
 def _shares(result: AuditResult, record: Record) -> list[float]:
@@ -114,11 +121,12 @@ def _shares(result: AuditResult, record: Record) -> list[float]:
     return [float(share) for share in (values[~np.isnan(values)] - beside) / (1 - beside)]
 
 
-def _in_hundred(share: float) -> int:
+def in_hundred(share: float) -> int:
+    """Return a share as a number of 100; neither all nor none where it is not."""
     return int(percent(max(0.0, min(1.0, share)), 0).removesuffix("%"))
 
 
-def _up(share: float) -> int:
+def rounded_up(share: float) -> int:
     """Return a share as a number of 100, rounded up: an upper bound says too much rather than too little."""
     return min(100, max(0, int(np.ceil(100 * round(share, 6)))))
 
@@ -130,17 +138,15 @@ def _why_open(result: AuditResult, record: Record) -> list[str]:
         return [f"Incomplete: {result.missing(setting_of(record))}."]
     if tier != UNDECIDED:
         return []
-    place = (*setting_of(record), record["attack"])
-    for finding in result.all_findings:
-        if finding.severity == "error" and finding.concerns(*place):
-            return [f"No verdict: {lowered(finding.title)} ({finding.code})."]
+    place = (setting_of(record), record["attack"])
+    if (finding := result.unreliable(*place)) is not None:
+        return [f"No verdict: {lowered(finding.title)} ({finding.code})."]
     if record["closed"] is None:
         always = (record["baseline"] or 0.0) >= 1
         reason = "an informed guess is always right already" if always else "there is no baseline to compare with"
         return [f"No verdict: {reason}."]
-    for finding in result.all_findings:
-        if finding.code in LOWER_BOUNDS and finding.concerns(*place) and (record["upper"] or 0.0) < 1:
-            return [f"No verdict: {lowered(finding.title)} ({finding.code})."]
+    if (record["upper"] or 0.0) < 1 and (why := result.not_tried(*place)):
+        return [f"No verdict: {why}."]
     run = _run_of(result, record)
     if run is not None and run.status == "left_out":
         ran = f"time ran out after {record['n']} of {run.planned} {spec.unit}s"
@@ -151,8 +157,8 @@ def _why_open(result: AuditResult, record: Record) -> list[str]:
     flag = fields_of(type(spec))[spec.repeats if by_units(spec) else spec.members].flag
     units = f"{spec.unit if by_units(spec) else spec.member}s"
     return [
-        f"The attack may be no better than guessing, and up to {_up(high)} of 100 are not excluded: audit more {units} "
-        f"({flag})."
+        f"The attack may be no better than guessing, and up to {rounded_up(high)} of 100 are not excluded: "
+        f"audit more {units} ({flag})."
     ]
 
 

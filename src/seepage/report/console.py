@@ -15,7 +15,7 @@ from rich.text import Text
 from seepage.assessment.row import ResultRow
 from seepage.assessment.task import is_error
 from seepage.report.advice import what_to_do
-from seepage.report.answer import FEW
+from seepage.report.answer import FEW, in_hundred, rounded_up, what_is_missed
 from seepage.report.cells import truth_and_guess
 from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances
 from seepage.report.grids import GridCell
@@ -219,10 +219,10 @@ def _answers_table(result: AuditResult) -> Table:
         now = learnt.get(setting_of(record))
         shown = _MISSING if now is None or now["task"] is None else f"{now['task']:.4g}" if error else _task(now)
         closed, n = record["closed"], record["n"] or 0
-        read = _MISSING if closed is None else f"{100 * max(0.0, closed):.0f}"
+        read = _MISSING if closed is None else f"{in_hundred(closed)}"
         wide = n >= FEW or not by_units(result.audit.spec)
         if closed is not None and record["upper"] is not None and wide:
-            read += f" [{100 * max(0.0, record['closed_low']):.0f}, {100 * record['upper']:.0f}]"
+            read += f" [{in_hundred(record['closed_low'])}, {rounded_up(record['upper'])}]"
         rows.append(
             (
                 *([str(record["batch_size"])] if result.sized else []),
@@ -234,11 +234,8 @@ def _answers_table(result: AuditResult) -> Table:
                 *([shown] if task else []),
             )
         )
-    return make_table(f"Of 100 {_counted(result)} that an informed guess misses [95% interval]", heads, rows)
-
-
-def _counted(result: AuditResult) -> str:
-    return "trials" if result.audit.about.trials is not None else "cells"
+    missed = " or ".join(dict.fromkeys(what_is_missed(result, record) for record in result.attacked))
+    return make_table(f"Of 100 {missed} that an informed guess misses [95% interval]", heads, rows)
 
 
 def _task(record: Record) -> str:

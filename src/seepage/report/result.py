@@ -320,6 +320,11 @@ class AuditResult:
                 return f"{lowered(finding.title)} ({finding.code})"
         return None
 
+    def unreliable(self, setting: Setting, attack: str) -> Finding | None:
+        """Return the finding because of which an attack's figures cannot be relied on; None where there is none."""
+        errors = (finding for finding in self.all_findings if finding.severity == "error")
+        return next((finding for finding in errors if finding.concerns(*setting, attack)), None)
+
     def label(self, setting: Setting, in_words: bool = False) -> str:
         """Return a configuration without the values that all configurations share."""
         size, defense = setting

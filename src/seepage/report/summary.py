@@ -70,18 +70,23 @@ def headline(result: AuditResult) -> Headline:
     words = f"{place} {_doing(about, record)}"
     if record["baseline"] is not None:
         words += f"; {_gets(about, record)}"
-    parts = [f"{words}.", *answer(result, record)]
-    if record["of"] is None and (label := record["label"]) is not None:
-        who = "It" if about.label_attacker is None else about.label_attacker
-        guessed = "" if label["baseline"] is None else f"; an informed guess: {percent(label['baseline'], 0)}"
-        parts.append(f"{who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)}{guessed}).")
+    answered, of_label = answer(result, record), _of_labels_too(about, record)
+    # What a number of 100 labels is of stands before it.
+    parts = [f"{words}.", *([*of_label, *answered] if record["by_label"] else [*answered, *of_label])]
     parts += exposed_columns(result, record)
-    weaker = [finding for finding in result.all_findings if finding.code in (*LOWER_BOUNDS, MORE_STEPS)]
-    if weaker:
-        parts.append(f"{weaker[0].title}, so this is a lower bound.")
-    parts += [*_bounds_above(result.all_findings), *about.limits]
+    parts += [*_bounds_below(result, record, parts), *_bounds_above(result.all_findings), *about.limits]
     beside = [_beside(result, overview) for overview in result.beside]
     return Headline(record, record["tier"], tuple(parts), (*beside, *_not_reached(result)))
+
+
+def _of_labels_too(about: About, record: Record) -> list[str]:
+    """Return a sentence on what is read of the label, where a record is of other cells; none without a figure."""
+    label = record["label"]
+    if label is None or record["of"] is not None:
+        return []
+    who = "It" if about.label_attacker is None else about.label_attacker
+    guessed = "" if label["baseline"] is None else f"; an informed guess: {percent(label['baseline'], 0)}"
+    return [f"{who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)}{guessed})."]
 
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
@@ -129,6 +134,14 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     return record["tier"], " ".join([f"{words}.", *answer(result, record)])
 
 
+def _bounds_below(result: AuditResult, record: Record, before: Sequence[str]) -> list[str]:
+    """Return a sentence that a figure is a lower bound; none where it is not, or the sentences before give the code."""
+    place, bounding = (*setting_of(record), record["attack"]), (*LOWER_BOUNDS, MORE_STEPS)
+    weaker = [finding for finding in result.all_findings if finding.code in bounding and finding.concerns(*place)]
+    named = any(weaker[0].code in sentence for sentence in before) if weaker else True
+    return [] if named else [f"{weaker[0].title}, so this is a lower bound."]
+
+
 def _bounds_above(findings: Sequence[Finding]) -> list[str]:
     """Return a sentence that restricts the figures to some clients; none where they hold for all clients."""
     bounds = [finding for finding in findings if finding.code in UPPER_BOUNDS]
@@ -170,7 +183,10 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     score = pick(own, metric="accuracy", column=None)[0]
     exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
     rated = verdict(score, exact, findings, proved)
-    record = next(record for record in result.overviews if setting_of(record) == (size, defense))
+    overview = next(record for record in result.overviews if setting_of(record) == (size, defense))
+    # The label has a sentence of its own.
+    of_cells = {"closed": rated.closed, "closed_low": rated.low, "upper": rated.high, "tier": rated.tier}
+    record = {**overview, **of_cells, "by_label": False}
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of})"
@@ -184,7 +200,8 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {above} are in the message at all"
         if visible.mean < 1:
             text += ": of others the client's rounding of numbers leaves no trace"
-    sentences = [f"{text}. Verdict: {rated.tier}.", *answer(result, record), *_bounds_above(findings)]
+    sentences = [f"{text}. Verdict: {rated.tier}.", *answer(result, record)]
+    sentences += [*_bounds_below(result, record, sentences), *_bounds_above(findings)]
     unclear = rated.tier in UNKNOWN
     sentences += [*_of_cells(own), *_of_columns(audit.about.sensitive, own, findings, unclear), label]
     return " ".join(filter(None, sentences))

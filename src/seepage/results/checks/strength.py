@@ -119,7 +119,7 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
 def incomplete(facts: Facts) -> Iterator[Fault]:
     """A default attack that applies was not run often enough, or no positive control shows that it works.
 
-    Little leakage then shows nothing, so that no configuration gets ``none`` or ``low``.
+    Little leakage then shows nothing, so that no configuration is called ``little read``.
     """
     if facts.gaps:
         where = tuple(dict.fromkeys(Where(gap.batch_size, gap.defense) for gap in facts.gaps))

@@ -74,7 +74,7 @@ A document may be of any setting; all options of that setting can be given besid
 
 `Examples`
 
-The default audit of census records, with what two changes would leave, about three minutes:
+The default audit of census records, without and with defenses:
 
     seepage audit
 
@@ -86,7 +86,7 @@ Your own table, with a look at the columns that matter:
 
     seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
 
-What a document says (`seepage spec new` drafts one, of any of the six settings), with more victims:
+What a document says (`seepage spec new` drafts one), with more victims:
 
     seepage audit audit.yaml --victims 40 --out mine
 
