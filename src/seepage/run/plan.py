@@ -177,8 +177,8 @@ class Series:
     def groups(self, units: int, stored: set[int]) -> list[range]:
         """Return the groups of units in which a unit is not measured yet.
 
-        Their bounds depend on nothing else, and a group is always measured whole, also for fewer units. So the figures
-        of a unit are the same to the last bit, whatever else is measured.
+        Their bounds depend on nothing else, and a group is always measured whole. So the figures of a unit are the same
+        to the last bit, whatever else was measured before.
         """
         groups = [range(begin, begin + self.group) for begin in range(0, units, self.group)]
         return [group for group in groups if any(unit not in stored for unit in group if unit < units)]
@@ -198,7 +198,8 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
         for configuration in audit.configurations:
             for part in audit.parts:
                 identity = audit.identity(configuration, part)
-                group = min(audit.group(configuration, part), audit.together or audit.group(configuration, part))
+                # More than are asked for would be computed for nothing.
+                group = min(audit.group(configuration, part), audit.units)
                 series.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
     return series
 
