@@ -32,7 +32,7 @@ from seepage.settings.horizontal.subject import Subject, prepare
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
-from tests.report.parts import PEEK, CoinAudit, CoinSpec
+from tests.report.parts import COIN, PEEK, CoinAudit, CoinSpec, Flips
 from tests.stores import measurements
 
 TINY: dict[str, Any] = {
@@ -128,7 +128,7 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
         gradients = [*seen["one", size], *seen["two", size]]
         assert len(gradients) == 4
         assert all(torch.equal(g, gradients[0]) for g in gradients)
-        assert len(gradients[0]) == 5
+        assert len(gradients[0]) == 3
 
 
 def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
@@ -596,6 +596,35 @@ def test_a_trial_that_ran_to_its_end_counts_where_time_is_limited() -> None:
     # Where time is not, the trial only tells how long the attack takes.
     with Store(None) as store:
         assert not make_plan([audit], store, clock=lambda: now[0]).ready
+
+
+def test_forecasts_count_messages_and_scores_of_all_units() -> None:
+    class Slow(Flips):
+        def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+            if progress is not None:
+                for _ in range(4):
+                    now[0] += 1.0
+                    progress(0.25)
+            now[0] += 2.0 * len(self.units)
+            return super().measure(part)
+
+    class Scored(CoinAudit):
+        shared = False
+
+        def group(self, configuration: Configuration, part: PlannedPart) -> int:
+            return 3
+
+        def expose(self, configuration: Configuration, units: range) -> Exposure:
+            now[0] += len(units)
+            return Slow(self, configuration, units)
+
+    now = [0.0]
+    figures = {("none", COIN): 0.5, ("none", PEEK): 0.9}
+    audit = Scored(CoinSpec(control=False, workers=1, flips=3), parts=(COIN, PEEK), figures=figures)
+    with Store(None) as store:
+        plan = make_plan([audit], store, clock=lambda: now[0])
+    seconds = {audit.parts[job.series[0]].label: plan.seconds_of[job.name] for job in plan.jobs}
+    assert seconds == {COIN: 3 * (1 + 2), PEEK: 4 + 3 * (1 + 2)}
 
 
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:

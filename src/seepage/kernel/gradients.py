@@ -16,7 +16,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_cells, states, steady
 from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
 from seepage.kernel.intervals import Boxes, everything, single_rows
-from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
+from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
 from seepage.kernel.statement import (
     ROUNDINGS,
@@ -48,6 +48,9 @@ _COARSE = 1e-3
 _ROUNDED = 1e-2
 # Times that bounds are had anew from what is left, as long as the span becomes that much sharper.
 _PASSES, _GAIN = 5, 0.7
+# Choices of categories, in records, from which all of them are searched only where a proof is in reach.
+_MANY = 4
+_OUT_OF_REACH = "rows close to the records, which no search excludes, leave none of them certain"
 _ROWS_IN_HALVES = "all numbers that are proved lie on a grid of 16 bits, as those of rows that a client holds so"
 # What proofs that hold only in part are given.
 _GROWN, _ALONE = 2.0, "errors of different records at a layer are linearly independent, or too small to be seen"
@@ -345,22 +348,67 @@ def _certify(
     # Inputs that are affine but for roundings.
     off = (bounds.slopes[first].rad[:, 0] * row.most.T).sum(0) + bounds.blurs[first][0]
     off = off / units[first]
-    rounded = float(off.norm())
-    cut, share, found, boxes = 0, math.inf, None, None
-    times = grown * declared.steps
+    search = _RowSearch(
+        declared, at, message, cells, seen, drift, bounds_of, moves, bounds, first, deeper, units, design, off,
+        grown * declared.steps,
+    )  # fmt: skip
+    found = _narrow(search, fixed)
+    if found is None or not fixed:
+        return found or nothing(len(cells), len(declared.columns))
+    return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed), found.doubt)
+
+
+class _RowSearch(NamedTuple):
+    """What a search for all rows that a message may be of starts from, see ``_certify``."""
+
+    declared: Declaration
+    at: Mapping[str, Tensor]
+    message: Mapping[str, Tensor]
+    cells: Tensor
+    seen: Tensor | None
+    drift: Mapping[str, Tensor]
+    bounds_of: Callable[..., Bounds]
+    moves: Tensor
+    bounds: Bounds
+    first: str
+    deeper: list[str]
+    units: Mapping[str, Tensor]
+    design: Design
+    off: Tensor
+    times: float
+
+    def bounded(self, boxes: Boxes) -> Bounds:
+        """Return bounds over boxes, with errors as the gradient of a single record holds them."""
+        return _read_off(self.bounds_of(self.drift, boxes), self.message, self.seen)
+
+
+def _narrow(search: _RowSearch, fixed: list[str], certain: bool = False) -> Certified | None:
+    """Return what is proved by the rows that may be there, in passes that use the bounds over what the last one left.
+
+    Assumptions that turn out to be needed are added to ``fixed``. With ``certain``, only some rows close to the witness
+    are looked at, which no search excludes, and as few as can be. Bounds over them are within those over all rows that
+    are left in the end, but take a fraction of the time: where they prove nothing, all rows are not searched. As
+    ``_present`` fits its directions to the boxes, this is a rule that was measured, not a theorem. It can only refuse.
+    """
+    declared, design, times = search.declared, search.design, search.times
+    cut, share, found, boxes, tried = _AXES if certain else 0, math.inf, None, None, certain
+    bounds, rounded, own = search.bounds, float(search.off.norm()), single_rows(declared, search.cells)
+
     for _ in range(_PASSES):
-        span = spanned(first, bounds, at, message, declared, units[first], times, design.length)
+        span = spanned(
+            search.first, bounds, search.at, search.message, declared, search.units[search.first], times, design.length
+        )
         if span.rank < declared.records and _ALONE not in fixed:
             fixed.append(_ALONE)
         taps = dict[str, LayerSpan]()
-        for name in deeper if declared.steps == 1 else ():
+        for name in search.deeper if declared.steps == 1 else ():
             try:
-                tap = spanned(name, bounds, at, message, declared, units[name], times)
+                tap = spanned(name, bounds, search.at, search.message, declared, search.units[name], times)
             except RefusedError:
                 continue
             taps |= {name: tap} if tap.rank == declared.records or (_ALONE in fixed and tap.rank >= span.rank) else {}
         sharp = math.prod(tap.share * tap.length for tap in (span, *taps.values()))
-        if sharp > _GAIN * share:
+        if sharp > _GAIN * share and not certain:
             if cut:
                 break
             cut = _AXES
@@ -369,32 +417,46 @@ def _certify(
         def excluded(boxes: Boxes, taps: Mapping[str, LayerSpan] = taps) -> Tensor:
             out = torch.zeros(len(boxes.codes), dtype=torch.bool)
             if taps and len(out):
-                inputs = bounds_of(drift, boxes, errors=False).inputs
+                inputs = search.bounds_of(search.drift, boxes, errors=False).inputs
                 for name, tap in taps.items():
                     outside, within = tap.off(inputs[name])
                     out |= outside.norm(dim=1) > within
             return out
 
         span = span._replace(share=span.share + rounded / span.length)
-        codes = choices(design, span.outside, span.share * span.length) if boxes is None else chosen(boxes)[0]
-        boxes = boxes_in(declared, design, span, codes, excluded, cut)
+        if certain:
+            boxes = boxes_around(declared, design, span, own, excluded, cut)
+        else:
+            codes = choices(design, span.outside, span.share * span.length) if boxes is None else chosen(boxes)[0]
+            if not tried and (cut or len(codes) > _MANY * declared.records):
+                if not _in_reach(search, fixed):
+                    raise RefusedError(_OUT_OF_REACH)
+                tried = True
+            boxes = boxes_in(declared, design, span, codes, excluded, cut)
         if len(boxes.codes) > most_boxes(declared) / 6:
             raise RefusedError("too many rows of the declared columns lie in what the message spans")
         for _ in range(_PASSES if taps and len(declared.numbers) else 0):
             if len(boxes.codes):
-                near = bounds_of(drift, boxes, errors=False, moves=moves)
+                near = search.bounds_of(search.drift, boxes, errors=False, moves=search.moves)
                 before, boxes = boxes, narrowed(declared, boxes, near, taps)
                 if len(before.codes) == len(boxes.codes) and torch.equal(before.reach, boxes.reach):
                     break
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
-        bounds = _read_off(bounds_of(drift, boxes), message, seen)
-        found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells, off)
-        if bool(found.cells.all()):
+        bounds = search.bounded(boxes)
+        found = _named(declared, bounds.errors[search.first] * times, span, design, boxes, search.cells, search.off)
+        if bool(found.cells.all()) or (certain and bool(found.cells.any())):
             break
-    if found is None or not fixed:
-        return found or nothing(len(cells), len(declared.columns))
-    return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed), found.doubt)
+    return found
+
+
+def _in_reach(search: _RowSearch, fixed: list[str]) -> bool:
+    """Return whether rows close to the witness leave any of its cells certain, or cannot say."""
+    try:
+        least = _narrow(search, list(fixed), certain=True)
+    except RefusedError:
+        return True
+    return least is None or bool(least.cells.any())
 
 
 def _named(

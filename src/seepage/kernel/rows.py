@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ _NODES, _BOXES, _NUMBERS, _HALVED = 3_000_000, 60_000, 60_000 * 64, 20
 _CLEAR, _PRODUCTS = 1e-4, 10**10
 # Length above which an axis of what numbers may be is cut into pieces.
 _LONG = 0.02
+# Distances from a row, each half of the last, at which slices of its box are tried.
+_SLICES = 6
 
 
 def _beside(vectors: Tensor, basis: Tensor) -> Tensor:
@@ -123,16 +126,36 @@ def _clipped(declared: Declaration, codes: Tensor, low: Tensor, high: Tensor) ->
     return Boxes(codes[there], (low + high) / 2, (high - low) / 2), there
 
 
-def boxes_in(
-    declared: Declaration, design: Design, span: LayerSpan, codes: Tensor, excluded: Callable[[Boxes], Tensor], cut: int
-) -> Boxes:
-    """Return boxes that hold all rows with these categories whose input lies in a span, and that are not excluded.
+class _Numbers(NamedTuple):
+    """What the span leaves the numbers of each choice of categories: an ellipsoid, in units of their ranges.
+
+    Attributes:
+        middle: its middle (choice, number).
+        narrow: half width of a box around its short axes (number).
+        axes: directions of its long ones (axis, number), which are cut into pieces.
+        at, half: middle and half length along these (choice, axis), (axis).
+    """
+
+    middle: Tensor
+    narrow: Tensor
+    axes: Tensor
+    at: Tensor
+    half: Tensor
+
+    def pieces(
+        self, declared: Declaration, codes: Tensor, which: Tensor, at: Tensor, half: Tensor
+    ) -> tuple[Boxes, Tensor]:
+        """Return the boxes around pieces of the axes of some choices, and which of them hold a row."""
+        mid, wide = self.middle[which] + at @ self.axes, half @ self.axes.abs() + self.narrow
+        return _clipped(declared, codes[which], mid - wide, mid + wide)
+
+
+def _numbers(design: Design, span: LayerSpan, codes: Tensor, cut: int) -> _Numbers:
+    """Return where the numbers of choices of categories may be, at most ``cut`` axes long.
 
     With M what the numbers' ranges add outside of the span and r the rest, |r + M t| <= eta |v| leaves the numbers t
-    an ellipsoid around the least-squares solution. Its longest axes are cut into pieces, which are excluded one by one.
+    an ellipsoid around the least-squares solution.
     """
-    if len(codes) > most_boxes(declared):
-        raise RefusedError("too many combinations of categories fit for all to be tried")
     nowhere = torch.zeros(len(codes), len(design.numbers)).double()
     rest = design.rows(Boxes(codes, nowhere, nowhere)) @ span.outside
     left, sizes, right = torch.linalg.svd((design.numbers @ span.outside).T, full_matrices=True)
@@ -149,22 +172,60 @@ def boxes_in(
     narrow = (torch.where(whole, 2.0, 1.0)[:, None] * length[:, None] * right.abs())[~long].sum(0)
     axes = right[long]
     # In units of ranges all numbers lie within a cube of side 1; an axis that is shorter than it is cut to its length.
-    which = torch.arange(len(codes))
     at = torch.where(whole[long], 0.5 * axes.sum(1) - middle @ axes.T, torch.zeros(()).double())
     half = torch.where(whole[long], axes.abs().sum(1) / 2 + SAME, length[long])
-    for round_ in range(_HALVED * len(axes) + 1):
-        mid, wide = middle[which] + at @ axes, half @ axes.abs() + narrow
-        boxes, kept = _clipped(declared, codes[which], mid - wide, mid + wide)
+    return _Numbers(middle, narrow, axes, at, half)
+
+
+def boxes_in(
+    declared: Declaration, design: Design, span: LayerSpan, codes: Tensor, excluded: Callable[[Boxes], Tensor], cut: int
+) -> Boxes:
+    """Return boxes that hold all rows with these categories whose input lies in a span, and that are not excluded.
+
+    The longest axes of what numbers may be are cut into pieces, which are excluded one by one.
+    """
+    if len(codes) > most_boxes(declared):
+        raise RefusedError("too many combinations of categories fit for all to be tried")
+    numbers, which = _numbers(design, span, codes, cut), torch.arange(len(codes))
+    at, half = numbers.at, numbers.half
+    for round_ in range(_HALVED * len(half) + 1):
+        boxes, kept = numbers.pieces(declared, codes, which, at, half)
         which, at = which[kept], at[kept]
         out = excluded(boxes)
         which, at, boxes = which[~out], at[~out], boxes.some(~out)
-        if 2 * len(which) > most_boxes(declared) or not len(which) or round_ == _HALVED * len(axes):
-            return boxes if len(boxes.codes) <= most_boxes(declared) / 6 else _hulls(boxes)
+        if 2 * len(which) > most_boxes(declared) or not len(which) or round_ == _HALVED * len(half):
+            return boxes if len(boxes.codes) <= most_boxes(declared) / 6 else _hulls(boxes, *chosen(boxes))
         axis = int(half.argmax())
         half = torch.where(torch.arange(len(half)) == axis, half / 2, half)
         step = half * (torch.arange(len(half)) == axis)
         which, at = torch.cat([which, which]), torch.cat([at - step, at + step])
     raise AssertionError
+
+
+def boxes_around(
+    declared: Declaration, design: Design, span: LayerSpan, own: Boxes, excluded: Callable[[Boxes], Tensor], cut: int
+) -> Boxes:
+    """Return a box around each of some rows that lie in a span, within those of ``boxes_in``, however far it cuts.
+
+    It is the hull of slices without any length along the axes that are cut, at the row and at some distances from it. A
+    slice that is not excluded lies in a piece that is not.
+    """
+    numbers, count = _numbers(design, span, own.codes, cut), len(own.codes)
+    here = (own.center - numbers.middle) @ numbers.axes.T
+    steps = torch.cat([0.5**k * torch.tensor([-1.0, 1.0]).double() for k in range(_SLICES)])
+    moves = (steps[:, None, None] * torch.diag(numbers.half)).flatten(0, 1)[:, None]
+    which = torch.arange(count).repeat(1 + len(moves))
+    at = torch.cat([here, (here + moves).flatten(0, 1)])
+    # Beyond its ends there is nothing to an axis.
+    at = at.clamp(numbers.at[which] - numbers.half, numbers.at[which] + numbers.half)
+    boxes, kept = numbers.pieces(declared, own.codes, which, at, torch.zeros_like(numbers.half))
+    there = kept.nonzero()[:, 0]
+    far = (boxes.center[:, None] - own.center).abs().sum(2)
+    far = far.masked_fill((boxes.codes[:, None] != own.codes).any(2), torch.inf)
+    # Between rows of the same categories, what is nearer to the other is not this one's.
+    left = (~excluded(boxes) & (far.argmin(1) == which[there])) | (there < count)
+    rows, place = which[there][left].unique(return_inverse=True)
+    return _hulls(boxes.some(left), own.codes[rows], place)
 
 
 def narrowed(declared: Declaration, boxes: Boxes, bounds: Bounds, taps: Mapping[str, LayerSpan]) -> Boxes:
@@ -197,9 +258,8 @@ def chosen(boxes: Boxes) -> tuple[Tensor, Tensor]:
     return padded[:, :-1], which
 
 
-def _hulls(boxes: Boxes) -> Boxes:
-    """Return one box that holds all boxes of the same categories."""
-    codes, which = chosen(boxes)
+def _hulls(boxes: Boxes, codes: Tensor, which: Tensor) -> Boxes:
+    """Return one box with these categories for each group of boxes, that holds them all."""
     none = torch.zeros(len(codes), boxes.center.shape[1]).double()
     at = which[:, None].expand(boxes.center.shape)
     low = none.scatter_reduce(0, at, boxes.center - boxes.reach, "amin", include_self=False)

@@ -141,8 +141,11 @@ def _within(name: str, value: object) -> Iterator[tuple[str, int]]:
             yield from _within(name, inner)
 
 
-# A trial stops at the first sign of progress after this time: enough to extrapolate.
-_TRIAL_SECONDS = 0.15
+# A trial stops at the first sign of progress after this time, which is enough to extrapolate; where much is left to do,
+# after a share of the forecast, within bounds.
+_TRIAL_SECONDS, _TRIAL_SHARE, _MOST_TRIAL_SECONDS = 0.15, 0.02, 1.0
+# Seconds of the units of a baseline from which on the second one is timed as well: the first may load modules.
+_TIMED_AGAIN = 1.0
 # Share of a limited time that trials may take.
 _FOR_TRIALS = 0.5
 # Fields that name the parts of a kind; measurements of the deployment are named by none.
@@ -177,8 +180,8 @@ class Series:
     def groups(self, units: int, stored: set[int]) -> list[range]:
         """Return the groups of units in which a unit is not measured yet.
 
-        Their bounds depend on nothing else, and a group is always measured whole, also for fewer units. So the figures
-        of a unit are the same to the last bit, whatever else is measured.
+        Their bounds depend on nothing else, and a group is always measured whole. So the figures of a unit are the same
+        to the last bit, whatever else was measured before.
         """
         groups = [range(begin, begin + self.group) for begin in range(0, units, self.group)]
         return [group for group in groups if any(unit not in stored for unit in group if unit < units)]
@@ -198,7 +201,8 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
         for configuration in audit.configurations:
             for part in audit.parts:
                 identity = audit.identity(configuration, part)
-                group = min(audit.group(configuration, part), audit.together or audit.group(configuration, part))
+                # More than are asked for would be computed for nothing.
+                group = min(audit.group(configuration, part), audit.units)
                 series.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
     return series
 
@@ -341,6 +345,7 @@ def _jobs(
     tried: dict[int, float | None] = {}
     alike: dict[tuple[int, str, int | None], float] = {}
     ready, longest = dict[int, Outcome](), dict[str, float]()
+    scored = dict[tuple[int, Configuration], float]()
     total = 0.0
     for i, group in alone:
         if i not in tried:
@@ -349,12 +354,16 @@ def _jobs(
             place = all_series[i].place - (all_series[i].audit.spec.variant == NEGATIVE)
             label = all_series[i].part.label
             like = (place, label, all_series[i].configuration.batch_size)
+            here = (all_series[i].place, all_series[i].configuration)
             if ends is not None and (like in alike or (all_series[i].is_attack and clock() >= ends)):
                 trial = functools.partial(_expose, all_series[i], alike.get(like, longest.get(label)))
             else:
                 note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
-                trial = functools.partial(_try, all_series[i], group, clock, note)
+                trial = functools.partial(_try, all_series[i], group, clock, note, len(group) * scored.get(here, 0.0))
             tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
+            if all_series[i].part.kind == "baseline":
+                each = (tried[i] or 0.0) / len(group)
+                scored[here] = min(scored.get(here, math.inf), each)
             alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
             longest[label] = max(longest.get(label, 0.0), tried[i] or 0.0)
         total += tried[i] or 0.0
@@ -407,31 +416,46 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
     """Ends a trial: an attack has shown its pace."""
 
 
-def _try(series: Series, group: range, clock: Callable[[], float], note: Callable[[Outcome], None]) -> float:
-    """Start a part on a group of units; return the forecast of its seconds, or note the outcome."""
+def _try(
+    series: Series, group: range, clock: Callable[[], float], note: Callable[[Outcome], None], scored: float
+) -> float:
+    """Start a part on a group of units; return the forecast of its seconds, or note the outcome.
+
+    ``scored`` are the seconds that a baseline takes on such a group: messages and scores take an attack as long.
+    """
     reports: list[tuple[float, float]] = []
+
+    def extrapolated() -> float:
+        # Work before the first report is done once, the rest goes on at the pace of the reports.
+        (first, before), (last, after) = reports[0], reports[-1]
+        return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
 
     def advanced(share: float) -> None:
         reports.append((clock(), share + (reports[-1][1] if reports else 0.0)))
-        if reports[-1][0] - begun >= _TRIAL_SECONDS and len(reports) > 1:
-            raise _Started
+        if len(reports) > 1:
+            enough = min(max(_TRIAL_SECONDS, _TRIAL_SHARE * extrapolated()), _MOST_TRIAL_SECONDS)
+            if reports[-1][0] - begun >= enough:
+                raise _Started
 
-    begun = clock()
+    begun = exposed = clock()
     with threads(series.audit.spec.threads):
-        exposure = series.audit.expose(series.configuration, group if series.is_attack else range(1))
         if series.is_attack:
+            exposure = series.audit.expose(series.configuration, group)
             begun = clock()
             try:
                 note(exposure.measure(series.part, advanced))
             except _Started:
-                # Work before the first report is done once, the rest goes on at the pace of the reports.
-                (first, before), (last, after) = reports[0], reports[-1]
-                return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
-        else:
-            # What a metric returns wrongly is said before the run, however slow the machine is: the trial of an attack
-            # may end before its guess is scored.
-            exposure.measure(series.part)
-    return clock() - begun
+                return extrapolated() + scored
+            return clock() - exposed
+        # What a metric returns wrongly is said before the run, however slow the machine is: the trial of an attack may
+        # end before its guess is scored.
+        series.audit.expose(series.configuration, range(1)).measure(series.part)
+        first = again = clock() - begun
+        if len(group) > 1 and len(group) * first > _TIMED_AGAIN:
+            begun = clock()
+            series.audit.expose(series.configuration, range(1)).measure(series.part)
+            again = clock() - begun
+    return first + (len(group) - 1) * again
 
 
 def tried(audit: Audit, configuration: Configuration, part: PlannedPart) -> None:

@@ -261,7 +261,6 @@ class Audit(ABC, Generic[S]):
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
             measures all of them in one job.
-        together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
         not_tried: default parts and controls that cannot act on these rows or this network, with the reason.
         defaults: fields of the spec whose parts nobody named, and ``about`` for measurements of the deployment: one
             that cannot act is not tried, and ends no audit.
@@ -277,7 +276,6 @@ class Audit(ABC, Generic[S]):
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
-    together: int | None = None
     repeatable: bool = True
     not_tried: Mapping[str, str] = MappingProxyType({})
     defaults: frozenset[str] = frozenset()

@@ -53,6 +53,12 @@ def test_only_the_strongest_attack_of_an_audit_with_controls_is_run_again() -> N
     assert steps_of(attacks.of("horizontal").create("spear")) == {}
 
 
+def test_nothing_is_run_again_where_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = audited(attacks=["unmix", "dlg"], iterations=3, victims=2)
+    assert max(row.mean or 0.0 for row in report.rows if row.attack == "unmix" and row.metric == "accuracy") == 1
+    assert report.longer == []
+
+
 def test_a_run_that_is_continued_has_its_result_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = audited(attacks="dlg", iterations=4, out=tmp_path)
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Checks of the attacks' progress: by their own loss, and by what the strongest reads at twice its steps."""
+"""Checks of the attacks' progress: by their own loss, and by what the strongest of them reads at twice its steps."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def stopped_early(facts: Facts) -> Iterator[Fault]:
 
 @check("SEEP031", "warning", "An attack reads more at twice its steps", "longer")
 def not_arrived(facts: Facts) -> Iterator[Fault]:
-    """The strongest attack, run once more with twice its steps, reads more than two points more of the same cells."""
+    """The strongest attack that takes steps reads more than two points more of the same cells with twice as many."""
     rises = [result for result in facts.longer if result.at_twice - result.read > _RISE]
     if rises:
         cases = [
@@ -130,19 +130,22 @@ def steps_of(attack: object) -> dict[str, int]:
 def longer(
     audit: Audit, runs: Sequence[Run], cache: Cache, affords: Callable[[float], bool], say: Callable[[str], None]
 ) -> list[Longer]:
-    """Run the strongest attack of each undefended configuration with twice its steps; none where it has none to double.
+    """Run an attack of each undefended configuration with twice its steps, where it can read more than it does.
 
-    It is the strongest over all cells. Audits without controls are left alone, and so is an attack for which the time
-    does not suffice (``affords`` gets seconds).
+    It is the strongest, over all cells, of those that take a number of steps, and the fastest of equally strong ones.
+    None is asked where an attack reads so much that no rise could be seen. Audits without controls are left alone, and
+    so is an attack for which the time does not suffice (``affords`` gets seconds).
     """
     if not (audit.spec.control and audit.repeatable):
         return []
     results = []
     for configuration in audit.configurations:
         here = [run for run in runs if run.is_attack and run.configuration == configuration]
-        scored = [(mean, i) for i, run in enumerate(here) if (mean := _mean(run)) is not None]
-        if configuration.defense == NONE and scored:
-            result = _of_run(audit, here[max(scored)[1]], cache, affords, say)
+        means = {i: mean for i, run in enumerate(here) if (mean := _mean(run)) is not None}
+        descending = [i for i in means if here[i].part.part.passed is None and steps_of(audit.instance(here[i].part))]
+        if configuration.defense == NONE and descending and max(means.values()) <= 1 - _RISE:
+            strongest = min(descending, key=lambda i: (-means[i], here[i].seconds or 0.0))
+            result = _of_run(audit, here[strongest], cache, affords, say)
             results += [] if result is None else [result]
     return results
 
@@ -153,7 +156,7 @@ def _of_run(
     part, steps, figure = run.part.part, steps_of(audit.instance(run.part)), _accuracy(run.measured)
     # The first units, as far as they were measured without a gap.
     count = next((i for i, unit in enumerate(run.units[:_UNITS]) if unit != i), min(_UNITS, len(run.units)))
-    if part.passed is not None or not steps or not count or figure is None:
+    if not count or figure is None:
         return None
     audit = audit.few()
     count = min(count, audit.group(run.configuration, run.part), audit.units)

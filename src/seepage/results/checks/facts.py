@@ -70,7 +70,7 @@ class Facts:
 
     ``contradicted`` are attacks whose certificates the truth contradicts, and the share of certified cells that are
     wrong: a mistake in seepage, after which nothing counts as certified.
-    ``longer`` are results of the strongest attacks at twice their steps.
+    ``longer`` are results of the strongest attacks that take steps, at twice as many.
     """
 
     audit: Audit
@@ -108,7 +108,7 @@ class Facts:
         if need == "descent" and not self.courses:
             return "no attack that was run descends a loss of its own"
         if need == "longer" and not self.longer:
-            return "the strongest attack takes no number of steps, or no time was left to double it"
+            return "no attack takes a number of steps, one reads nearly all already, or no time was left to double them"
         if need == "proofs" and not any(run.evidence is not None and run.evidence.regime for run in self.runs):
             return "no attack that was run proves anything"
         return None

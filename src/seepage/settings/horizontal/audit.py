@@ -91,7 +91,6 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.together = None if spec.variant is None else spec.victims
         self.metrics = tuple(cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics)
         baselines = registry.baselines.of("horizontal")
         self.instances: dict[str, Attack] = {part.title: make_part(baselines, part) for part in spec.baselines}
