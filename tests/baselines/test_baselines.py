@@ -9,6 +9,7 @@ from seepage.baselines import Likeliest, Mode, Random
 from seepage.datasets import load
 from seepage.errors import BadInputError
 from seepage.models.model import Model
+from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
@@ -137,6 +138,19 @@ def test_guessing_scores_on_adult_what_an_independent_implementation_measured(ba
         assert estimate.low is not None
         # Both figures carry the error of 50 victims.
         assert abs(estimate.mean - wanted / 100) <= 2**0.5 * (estimate.mean - estimate.low)
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+def test_rows_that_are_not_matched_agree_as_often_as_the_marginals_say(name: str):
+    dataset, victims, records = load(name), 40, 50
+    index = torch.randint(len(dataset.all), (victims, records), generator=torch.Generator().manual_seed(1))
+    guess = Random()(_view(victims), Knowledge(dataset.schema, dataset.statistics, records), range(victims))
+    right = right_cells(dataset.schema, guess.cells, dataset.all.cells[index]).double().mean((1, 2))
+    # Five standard errors, and half a point by which histograms of numbers may be off.
+    assert (
+        abs(float(right.mean()) - dataset.statistics.agreement(dataset.schema))
+        <= 5 * float(right.std()) / 40**0.5 + 0.005
+    )
 
 
 def test_the_likeliest_row_is_the_best_constant_one(table: Table, knowledge: Knowledge):

@@ -81,7 +81,7 @@ def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
         assert row["n"] in units or row["mean"] is None
         if row["metric"].startswith(("accuracy", "exact_match", "top_quarter", "bottom_quarter")):
             assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
-    assert {row["attack"] for row in rows} == {"tableak", *registry.baselines.of("horizontal").names()}
+    assert {row["attack"] for row in rows} == {"tableak", "stereotypes", "mode", "random"}
     [score] = [r for r in rows if (r["attack"], r["metric"], r["column"]) == ("tableak", "accuracy", None)]
     assert score["lift"] == pytest.approx(score["mean"] - score["baseline"])
     assert score["seconds_per_victim"] > 0
@@ -102,7 +102,7 @@ def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
     )
     assert ran.status == 0
     found = {(r["model"], r["batch_size"], r["attack"]) for r in results(tmp_path / "run")}
-    parts = ("dlg", "tableak", *registry.baselines.of("horizontal").names())
+    parts = ("dlg", "tableak", "stereotypes", "mode", "random")
     assert found == {(m, b, a) for m in ("nn1", "linear") for b in (1, 2) for a in parts}
 
 

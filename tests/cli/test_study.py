@@ -37,9 +37,9 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> None:
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
-    assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "knn_features"))
-    # Both defenses, the positive and the negative control, each with two attacks and four baselines.
-    assert "8 attacks and 16 baselines in their configurations, controls included" in " ".join(out.split())
+    assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "imputer"))
+    # Both defenses, the positive and the negative control, each with two attacks and three baselines.
+    assert "8 attacks and 12 baselines in their configurations, controls included" in " ".join(out.split())
     text = TEXT.replace("repetitions: 3", "repetitions: 2") + CHEAP
     (tmp_path / "split.yaml").write_text(text)
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)

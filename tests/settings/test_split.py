@@ -44,7 +44,7 @@ def test_what_is_read_stands_beside_what_was_believed() -> None:
     read = by["none", "exact", "accuracy", None]
     assert read.mean == 1.0
     assert read.n == 2
-    assert read.baseline_name in {"prior", "knn_features", "knn_output", "marginals"}
+    assert read.baseline_name in {"prior", "imputer", "marginals"}
     assert read.lift == pytest.approx(1 - number(read.baseline))
     assert by["none", "exact", "likely", None].mean == 1.0
     noisy = by["noisy", "posterior", "accuracy", None]

@@ -212,11 +212,11 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def baselines(self) -> list[Part]:
         """Return the baselines that the transcript has the knowledge for."""
-        neighbours = self.training.own is not None and self.tables.public is not None
+        learns = self.training.own is not None and self.tables.public is not None
         return [
             *([Part(name=PRIOR)] if self.training.weights else []),
             Part(name="marginals"),
-            *([Part(name="knn", options={"on": "features"}, label="knn_features")] if neighbours else []),
+            *([Part(name="imputer")] if learns else []),
         ]
 
     def _newest_view(self) -> CutView:

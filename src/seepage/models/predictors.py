@@ -33,8 +33,9 @@ from seepage.tabular.schema import Column, Discrete
 Floats = NDArray[np.float64]
 _FOLDS = 5
 _TREES = 100
-# Settings of boosted trees.
-_BOOSTED = {"max_iter": 60, "max_leaf_nodes": 15, "early_stopping": False}
+# Settings of boosted trees, and the usual number of their iterations.
+_BOOSTED = {"max_leaf_nodes": 15, "early_stopping": False}
+_ITERATIONS = 60
 # Chances are kept away from 0, so that one wrong certainty does not decide between heads.
 _LEAST = 0.01
 # Mean loss, in nats, of heads that have every left-out record right and say so: no other is better.
@@ -118,16 +119,20 @@ def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: b
 
 
 @config_context(skip_parameter_validation=True, assume_finite=True)
-def boosted(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> Floats:
+def boosted(
+    rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool, iterations: int = _ITERATIONS
+) -> Floats:
     """Return the predictions of boosted trees for queries: chances of each class, or numbers."""
     if not discrete:
-        trees = HistGradientBoostingRegressor(**_BOOSTED, random_state=seed).fit(rows, values[:, 0])
+        trees = HistGradientBoostingRegressor(max_iter=iterations, **_BOOSTED, random_state=seed).fit(
+            rows, values[:, 0]
+        )
         return np.asarray(trees.predict(queries))[:, None]
     classes, codes = np.unique(values.argmax(1), return_inverse=True)
     answers = np.zeros((len(queries), values.shape[1]))
     answers[:, classes] = 1.0
     if len(classes) > 1:
-        trees = HistGradientBoostingClassifier(**_BOOSTED, random_state=seed).fit(rows, codes)
+        trees = HistGradientBoostingClassifier(max_iter=iterations, **_BOOSTED, random_state=seed).fit(rows, codes)
         answers[:, classes] = trees.predict_proba(queries)
     return answers
 

@@ -48,7 +48,27 @@ def leakage_section(result: AuditResult) -> Section:
     drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, "defenses", records, caption)]
     if result.sized:
         words.insert(0, "The more records stand behind one message, the harder they are to tell apart.")
+    words += _matching_alone(result, records)
     return Section("leakage", title, words, figures=drawn)
+
+
+def _matching_alone(result: AuditResult, records: Sequence[Record]) -> list[str]:
+    """Return what drawn rows gain by being matched, for each number of records; nothing where records are not matched.
+
+    Where they are, the typical rows stand among the baselines.
+    """
+    data = result.audit.dataset
+    if data is None or not any(record["attack"] == "stereotypes" for record in records):
+        return []
+    drawn = [
+        record
+        for record in records
+        if record["attack"] == "random" and record["mean"] is not None and (record["batch_size"] or 0) > 1
+    ]
+    expected = data.statistics.agreement(data.schema)
+    gains = {record["batch_size"]: points(record["mean"] - expected) for record in reversed(drawn)}
+    several = [f"{gains[size]} points at {size:,} records" for size in sorted(gains)]
+    return [f"Guesses are matched to records. That alone is worth {listed(several)} to random rows."] if several else []
 
 
 def labels_section(result: AuditResult) -> Section | None:

@@ -100,6 +100,25 @@ class Statistics:
         std = torch.cat(stds)
         return cls(tuple(marginals), target, torch.cat(means), torch.where(std > 0, std, torch.ones_like(std)))
 
+    def agreement(self, schema: Schema) -> float:
+        """Return the share of cells in which two rows that are drawn from the marginals are expected to agree.
+
+        Example:
+            >>> coin, ill = (Discrete(name=name, categories=(0, 1)) for name in ("coin", "ill"))
+            >>> schema = Schema(columns=(coin,), target=ill)
+            >>> uniform_statistics(schema).agreement(schema)
+            0.5
+        """
+        shares = []
+        for column, marginal in zip(schema.columns, self.marginals, strict=True):
+            p = marginal.probabilities
+            if isinstance(column, Discrete):
+                shares.append(p @ p)
+            else:
+                near = (marginal.values[:, None] - marginal.values).abs() <= column.tolerance
+                shares.append(p @ near.to(p.dtype) @ p)
+        return float(torch.stack(shares).mean())
+
     def rows(self, uniform: Float[Tensor, "... column"]) -> Float[Tensor, "... column"]:
         """Return cells that are the marginals' quantiles of numbers in [0, 1), each column by itself."""
         cells = []

@@ -29,6 +29,7 @@ add_setting(
         baselines={
             "marginals": "seepage.baselines.split",
             "knn": "seepage.baselines.split",
+            "imputer": "seepage.baselines.imputer",
             "constant": "seepage.baselines.vertical",
             "median": "seepage.baselines.vertical",
             "label_mode": "seepage.baselines.labels",

@@ -493,7 +493,10 @@ class AttackedTraining(AttackedTopology):
         elif part.kind == "attack":
             attack, knowledge = make_part(registry.attacks.of("split"), part.part), self.knowledge
         else:
-            attack, knowledge = make_part(registry.baselines.of("split"), part.part), self.neighbours
+            registered = registry.baselines.of("split")
+            attack = make_part(registered, part.part)
+            # Neighbours are of all training rows, as in the paper; what names its need has what is granted.
+            knowledge = self.knowledge if entry_of(registered, part.part).needs else self.neighbours
         begun = time.perf_counter()
         guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
         seconds = time.perf_counter() - begun

@@ -18,14 +18,7 @@ Topology = Literal["columns", "vanilla", "u_shaped", "multi_hop"]
 SplitAttacker = Literal["server", "hop"]
 
 
-# The prior, and the baselines of the paper.
-_BASELINES = (
-    Part(name="marginals"),
-    Part(name="knn", options={"on": "features"}, label="knn_features"),
-    Part(name="knn", options={"on": "output"}, label="knn_output"),
-)
-
-
+_BASELINES = (Part(name="marginals"), Part(name="imputer"))
 _ATTACKS = (Part(name="exact"), Part(name="posterior"))
 # Defaults where the client holds all columns.
 _OF_WHOLE_CLIENTS = (Part(name="constant"), Part(name="median"))
@@ -174,6 +167,13 @@ Beside every figure stands the best baseline, which holds all but what came back
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_marginals_alone(cls, values: object) -> object:
+        """Leave out the baseline that learns from auxiliary rows where there are none."""
+        without = isinstance(values, Mapping) and values.get("auxiliary") == 0
+        return {"baselines": _BASELINES[:1], **values} if isinstance(values, Mapping) and without else values
 
     @model_validator(mode="before")
     @classmethod

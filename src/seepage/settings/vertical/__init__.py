@@ -35,6 +35,7 @@ add_setting(
             "constant": "seepage.baselines.vertical",
             "median": "seepage.baselines.vertical",
             "random": "seepage.baselines.vertical",
+            "imputer": "seepage.baselines.imputer",
             "own_columns": "seepage.baselines.vertical",
             "label_mode": "seepage.baselines.labels",
             "label_columns": "seepage.baselines.labels",

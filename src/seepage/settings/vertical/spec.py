@@ -97,7 +97,7 @@ Beside every figure stands the best baseline, which holds all but the message.
         Part(name="informed_sa"),
         Part(name="label_heads"),
     )
-    baselines: Baselines = named("constant", "median", "random", "own_columns")
+    baselines: Baselines = named("constant", "median", "own_columns", "imputer")
     attacked: Annotated[
         Attacked, Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK)
     ] = "held_out"
