@@ -433,9 +433,6 @@ class _Advisor:
             if spec.member is not None and getattr(spec, spec.members) is None:
                 few[spec.members] = type(spec).quick.get(spec.members)
             audit = self.prepare(self._spec_of(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
-            if self.by_units:
-                # The victims of a search are its own, so that their last digits may differ from those of an audit.
-                audit.together = _FEWEST
             if lever is not None and not audit.shared:
                 return _unable(cannot_act(audit, audit.defaults | {"defenses"})) or audit
             return audit

@@ -57,11 +57,11 @@ def _whole_records(result: AuditResult, record: Record) -> list[str]:
     if not by_units(spec) and exact.clusters is not None:
         members = pooled(exact.clusters)
         read = int((members[~members.isnan()] > _WHOLE).sum())
-        return [f"Whole records: {read:,} of {len(members):,} are read whole, in {how_many(n, spec.unit)}."]
+        return [f"{_whole(result)}: {read:,} of {len(members):,} are read whole, in {how_many(n, spec.unit)}."]
     read = values > _WHOLE
     count = int(read.sum())
     if not count:
-        return [f"Whole records: {percent(record['exact'], 0)} are read whole."]
+        return [f"{_whole(result)}: {percent(record['exact'], 0)} are read whole."]
     how = []
     if result.audit.repeatable and n > 1:
         least = float(least_mean(read.double().numpy()[:, None])[0])
@@ -69,7 +69,13 @@ def _whole_records(result: AuditResult, record: Record) -> list[str]:
     if proved is not None and bool((proved.values[known][read] > _WHOLE).all()):
         how.append(", proved")
     are = "is" if count == 1 else "are"
-    return [f"Whole records: {count} of {how_many(n, spec.unit)} {are} read whole{''.join(how)}."]
+    return [f"{_whole(result)}: {count} of {how_many(n, spec.unit)} {are} read whole{''.join(how)}."]
+
+
+def _whole(result: AuditResult) -> str:
+    """Return the name of whole records, with what a record is where that is not all of its cells."""
+    secret = result.audit.about.secret
+    return "Whole records" if secret == "all cells" else f"Whole records ({clean(secret, 80)})"
 
 
 def what_is_missed(result: AuditResult, record: Record) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from seepage.assessment import Estimate, Lift, Measurement
 from seepage.assessment.gain import Reference, References, pooled
-from seepage.assessment.intervals import over_trainings
+from seepage.assessment.intervals import over_trainings, with_student
 from seepage.assessment.lifts import lifts
 from seepage.assessment.measurement import estimates
 from seepage.assessment.row import FIELDS, ResultRow
@@ -143,6 +143,9 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run], references: Refer
         if (records := rows_behind(measured, beside)) is not None:
             own_estimates[i] = over_trainings(measured.values, records)
             gains[i] = _over_constant(gains[i], own_estimates[i])
+        elif measured.metric == "auc" and measured.column is None:
+            # An average over all pairs of rows of a training, so that trainings vary about as a normal distribution.
+            own_estimates[i] = with_student(own_estimates[i], (0.0, 1.0))
     rows: list[ResultRow] = []
     for measured, estimate, lift in zip(shown, own_estimates, gains, strict=True):
         rows.append(_row(audit, run, (measured.metric, measured.column), estimate, lift))
