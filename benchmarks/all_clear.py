@@ -33,7 +33,7 @@ BUDGETS = (30, 60, 120)
 # Budget with which a gate is asked, and tables that the other settings are asked about.
 GATED, ELSEWHERE = 60, ("small", "rare class", "categories alone")
 FIELDS = ("setting", "table", "budget", "gate", "seconds", "verdicts", "green", "without_evidence", "why", "commit")
-GREEN = {"none", "low", "none to low"}
+GREEN = {"little read"}
 
 
 def wide(columns: int, rows: int = 200) -> pd.DataFrame:

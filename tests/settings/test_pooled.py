@@ -161,10 +161,13 @@ def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
     trials = 2 * audit.spec.targets
     words = headline(Report(audit, rows_of(audit, ran), ran)).words
     assert words.startswith(
-        f"A party {said} in {3 * trials // 4} of {trials} trials; guessing without the joint model is right "
-        f"in {trials // 2}."
+        f"A party {said} in {3 * trials // 4} of {trials} trials; an informed guess is right in {trials // 2}. "
+        "Of 100 trials that an informed guess misses, 50 [0, 100] are read (2 attack seeds). "
     )
-    assert words.endswith("2 attack seeds allow no verdict: audit 5 or more.")
+    assert words.endswith(
+        "The attack may be no better than guessing, and up to 100 of 100 are not excluded: "
+        "audit more target models (--targets)."
+    )
 
 
 def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:

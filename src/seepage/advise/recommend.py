@@ -267,12 +267,14 @@ class _Advisor:
                 f"no attack of this audit is scored on {what} beside a baseline, so there is nothing to limit; limit "
                 "another figure, or name an attack that guesses it."
             )
-        given = replace(given, status="as given" if self._safe(given) is not True else given.status)
+        # Before its status is overwritten, which says whether an attack was not tried.
+        looks_safe = self._safe(given) is True
+        given = given if looks_safe else replace(given, status="as given")
         self._check_cost(given := self._with_task(given))
         searched = self._search()
         if self.shared and any(way.safe for way in searched) and not self._late():
             self._check_cost(given := self._with_trainings(given))
-        candidates = self._confirm(given, searched)
+        candidates = self._confirm(given, searched, looks_safe)
         given = next((c for c in candidates if c.lever is None), given)
         rest = [c for c in (*candidates, *self.looked.values()) if c.lever is not None]
         shown = {(c.words): c for c in reversed(rest)}
@@ -533,8 +535,9 @@ class _Advisor:
 
     # The confirmation
 
-    def _confirm(self, given: Candidate, ways: Sequence[_Progress]) -> list[Candidate]:
-        done, queue = list[Candidate](), [given] if self._safe(given) else []
+    def _confirm(self, given: Candidate, ways: Sequence[_Progress], given_too: bool) -> list[Candidate]:
+        """Return the candidates that were confirmed or refused; ``given_too``: the deployment as given is one."""
+        done, queue = list[Candidate](), [given] if given_too else []
         steps = {way.lever.name: list(way.safe) for way in ways}
         for way in ways:
             if way.safe and not self._late():
