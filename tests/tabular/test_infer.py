@@ -344,7 +344,7 @@ def test_two_numbers_with_a_slash_are_told_and_months_are_not_taken_for_them() -
         column.name: column.why
         for column in infer(frame, "ill", Policy(overrides={"short": {"kind": "discrete"}})).columns
     }
-    told = "of two numbers each, which two columns of numbers would keep"
+    told = "like 120/80. Split this column in two to keep the numbers"
     assert [told in why[name] for name in ("pressure", "month", "short")] == [True, False, False]
 
 
