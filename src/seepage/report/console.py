@@ -24,6 +24,7 @@ from seepage.report.summary import NOT_REACHED, NOT_TRIED, headline, summary
 from seepage.report.terminal import figures, make_table
 from seepage.results.checks.finding import Finding, Severity
 from seepage.results.verdict import UNDEFENDED, pick, style_of, verdict
+from seepage.run.enough import until_decided
 from seepage.run.limits import by_units
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
@@ -142,8 +143,12 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
         several = "" if plan.workers == 1 else f" with {plan.workers} at a time"
         jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
         whole = None if plan.seconds is None else lasting(spent + plan.seconds + _REPORT)
-        length = ", the first will tell how long" if whole is None else f", about {whole} in all"
-        parts = [f"{jobs}{length}{several}.", *_longest(plan)]
+        # Where figures decide on the number of units, all that may be needed are planned.
+        most = " at most" if any(until_decided(audit) for audit in plan.audits) else ""
+        length = ", the first will tell how long" if whole is None else f", about {whole} in all{most}"
+        parts = [f"{jobs}{most if whole is None else ''}{length}{several}.", *_longest(plan)]
+        if most:
+            parts.append(f"An attack ends after 5, 10 or 20 {unit}s where that shows its lift within 10 points.")
     elif plan.spare:
         parts = [f"{len(plan.spare)} jobs, none of which fits the time by its forecast."]
     else:
