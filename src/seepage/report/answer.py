@@ -88,7 +88,7 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
     units = how_many(n, spec.unit)
     if record["tier"] == LITTLE and high is not None and high <= 0:
         return [f"No gain found by these attacks: they read less than an informed guess gets (n = {n})."]
-    if record["tier"] == LITTLE and low is not None and low <= 0:
+    if record["tier"] == LITTLE and high is not None and low is not None and low <= 0:
         return [f"No gain found by these attacks; up to {rounded_up(high)} of 100 {missed} are not excluded (n = {n})."]
     read = in_hundred(record["closed"])
     are = "none are" if read == 0 else "1 is" if read == 1 else f"{read} are"
