@@ -17,6 +17,7 @@ from seepage.assessment.decision import (
     ALPHA,
     can_still_pass,
     evidence_below,
+    least_mean,
     least_units,
     log_growth,
     mixture,
@@ -224,3 +225,12 @@ def test_shares_have_clopper_pearsons_bound() -> None:
 def test_what_is_out_of_range_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         call()
+
+
+def test_one_value_above_0_among_many_is_bounded() -> None:
+    for n in (10, 1000, 100_000):
+        alone = np.zeros((n, 1))
+        alone[0] = 1.0
+        counted = least_mean(np.array([[0.0], [1.0]]), counts=np.array([[n - 1.0], [1.0]]))
+        assert 0 < least_mean(alone)[0] < 1 / n
+        np.testing.assert_allclose(counted, least_mean(alone), rtol=1e-9)

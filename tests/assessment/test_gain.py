@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seepage.assessment.gain import (
     Proofs,
     Reference,
+    References,
     ScoredGain,
     as_plain,
     best_reference,
@@ -109,7 +110,8 @@ def test_counted_values_are_bounded_as_repeated_ones() -> None:
     assert found.n == 1
     assert found.low is not None
     assert found.high is not None
-    assert 0.05 < found.low < found.mean < found.high < 0.18  # pyright: ignore[reportOptionalOperand]
+    assert found.mean is not None
+    assert 0.05 < found.low < found.mean < found.high < 0.18
 
 
 def test_the_best_of_several_baselines_is_bounded_with_all_of_them() -> None:
@@ -120,7 +122,7 @@ def test_the_best_of_several_baselines_is_bounded_with_all_of_them() -> None:
     assert among.low < alone.low < alone.mean < alone.high < among.high
     assert reference(torch.full((3,), torch.nan)) is None
     figure = ("accuracy", None)
-    both = {"weak": {figure: Reference(0.4, 0.3, 0.5, 9)}, "strong": {figure: KNOWN}}
+    both: References = {"weak": {figure: Reference(0.4, 0.3, 0.5, 9)}, "strong": {figure: KNOWN}}
     assert best_reference(both, figure) == ("strong", KNOWN)
     assert best_reference(both, ("accuracy", "age")) is None
     assert from_plain(as_plain(both)) == both

@@ -142,7 +142,7 @@ def test_the_mapping_and_the_text_are_twins() -> None:
 
 
 def test_what_is_left_out_is_the_default() -> None:
-    assert one("victims: 10") == make_spec()
+    assert one("victims: 40") == make_spec()
     assert one("protocol: fedsgd") == make_spec()
     assert one("protocol: {batch_size: 4}") == make_spec(batch_sizes=4)
 

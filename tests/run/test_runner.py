@@ -71,6 +71,9 @@ def values(runs: list[Run]) -> dict[tuple[int | None, str, str, str | None], lis
     }
 
 
+BASELINES = tuple(part.name for part in HorizontalSpec().baselines)
+
+
 def audited(
     subject: Subject, place: Store | Path | None = None, listener: Listener | None = None, **changes: Any
 ) -> list[Run]:
@@ -195,7 +198,7 @@ def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: P
     audited(subject, store, victims=2, attacks=["dlg"])
     found = stored_runs(HorizontalAudit(make_spec(**{**TINY, "victims": 50}), subject), store)
     assert {(run.configuration.batch_size, run.label) for run in found} == {
-        (size, name) for size in (2, 3) for name in (*registry.baselines.of("horizontal").names(), "dlg")
+        (size, name) for size in (2, 3) for name in (*BASELINES, "dlg")
     }
     # A group of victims is attacked whole, so there may be more of them than were asked for.
     assert all(run.units == tuple(range(len(run.units))) and len(run.units) >= 2 for run in found)
@@ -366,7 +369,7 @@ def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject, outc
         size, column = row.batch_size, row.column
         assert size is not None
         own = scored[size, row.attack, "accuracy", column]
-        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.of("horizontal").names()}
+        guesses = {name: scored[size, name, "accuracy", column] for name in BASELINES}
         best = max(guesses, key=lambda name: sum(guesses[name]))
         assert row.mean == pytest.approx(sum(own) / 3)
         assert row.baseline == pytest.approx(sum(guesses[best]) / 3)

@@ -11,7 +11,8 @@ from seepage.errors import BadInputError
 from seepage.models.message import MessageForm
 from seepage.protocols.whole_client import WholeClientModel
 from seepage.run.store import Store
-from seepage.settings.loss import BatchLoss, form_of
+from seepage.settings.loss import BatchLoss
+from seepage.settings.loss_form import form_of
 from seepage.settings.part import Part
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec

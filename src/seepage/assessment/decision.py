@@ -28,8 +28,6 @@ WHOLE = 0.9
 # where all lifts are 0. A mixture's weights sum to 1.
 _BETS = np.append(np.sin(np.pi * (np.arange(60) + 0.5) / 120) ** 2, 1.0)
 _LOG_WEIGHTS = np.log(np.append(np.full(60, 1 / 120), 1 / 2))
-# Place of the bet that is closest to a half.
-_HALF = 30
 # Numbers this small are 0, and steps this small the last.
 _TINY, _CLOSE, _LITTLE = 1e-12, 1e-13, 1e-11
 # Newton's method takes about six steps.
@@ -103,10 +101,12 @@ def least_mean(
     positive, bounds = gains > 0, np.zeros(gains.shape[1])
     columns = np.flatnonzero(positive.any(0))
     gains, rests, times, positive = (array[:, columns] for array in (gains, rests, times, positive))
-    # One bet of about a half shows this much by itself.
-    bet, weight = _BETS[_HALF], _LOG_WEIGHTS[_HALF]
-    alone = (times * np.where(positive, np.log(bet * np.where(positive, gains, 1.0)), math.log1p(-bet))).sum(0)
-    at = (threshold - weight - alone) / (times * positive).sum(0)
+    # What the best single bet shows by itself; where few values are above 0, that is a small one.
+    ones, zeros = (times * positive).sum(0), (times * ~positive).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a bet of everything that loses everything: -inf
+        lost = np.where(zeros > 0, zeros * np.log1p(-_BETS)[:, None], 0.0)
+    alone = (times * np.log(np.where(positive, gains, 1.0))).sum(0) + ones * np.log(_BETS)[:, None] + lost
+    at = ((threshold - _LOG_WEIGHTS[:, None] - alone) / ones).min(0)
     bets = _BETS[:, None, None]
     for _ in range(_STEPS):
         grown = np.exp(at) * gains

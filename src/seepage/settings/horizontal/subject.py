@@ -24,7 +24,7 @@ from seepage.seeds import stream
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
-from seepage.settings.loss import form_of
+from seepage.settings.loss_form import form_of
 from seepage.settings.units import Tables, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder

@@ -34,7 +34,7 @@ from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
 from seepage.settings.lever import Lever
-from seepage.settings.loss import form_of, loss_in_words
+from seepage.settings.loss_form import form_of, loss_in_words
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import COLUMN_SCALES, AttackedTopology, TopologyAudit, columns_outcome

@@ -30,7 +30,7 @@ from seepage.settings.labels import (
     task_figures,
     with_label_columns,
 )
-from seepage.settings.loss import form_of, loss_in_words
+from seepage.settings.loss_form import form_of, loss_in_words
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
