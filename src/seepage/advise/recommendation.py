@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from seepage.assessment.intervals import Estimate, difference, with_student
@@ -329,13 +329,21 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
 
 
 def of_trainings(row: ResultRow) -> Estimate:
-    """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
+    """Return how well the task is learnt, with its interval over trainings and test rows where these are counted.
+
+    Elsewhere it is Student's t interval over trainings, as each is an average over many rows.
+    """
+    if "test_rows" in row.settings and row.low is not None and row.high is not None:
+        return Estimate(row.mean, row.low, row.high, row.n, row.std)
     return with_student(Estimate(row.mean, None, None, row.n, row.std))
 
 
 def learnt_of(row: ResultRow) -> Estimate:
     """Return the same with an interval that ends where a rate does: no accuracy is below 0 or above 1."""
-    return with_student(of_trainings(row), (0.0, math.inf if is_error(row.metric) else 1.0))
+    learnt, most = of_trainings(row), math.inf if is_error(row.metric) else 1.0
+    if learnt.low is None or learnt.high is None:
+        return learnt
+    return replace(learnt, low=max(0.0, learnt.low), high=min(most, learnt.high))
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
