@@ -80,3 +80,12 @@ def test_noise_beyond_all_numbers_fails_its_jobs_and_nothing_else() -> None:
     assert {run.configuration.defense for run in report.failed} == {"gaussian_noise"}
     read = report.frame().query("attack == 'dlg' and metric == 'accuracy' and column.isna()")
     assert read.dropna(subset="mean")["defense"].tolist() == ["none"]
+
+
+def test_a_file_that_does_not_exist_is_no_unknown_dataset() -> None:
+    with pytest.raises(BadInputError, match=r"the table 'nofile\.csv' does not exist"):
+        audit("nofile.csv")
+    with pytest.raises(BadInputError, match=r"the table 'nofile\.csv' does not exist"):
+        audit("nofile.csv", target="ill")
+    with pytest.raises(BadInputError, match="unknown dataset 'nofile'"):
+        audit("nofile")

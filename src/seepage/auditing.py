@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
+from seepage import registry
 from seepage.assessment.decision import ALPHA
 from seepage.assessment.gain import References
 from seepage.assessment.row import ResultRow
@@ -51,6 +52,7 @@ from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
 from seepage.settings.units import Tables
 from seepage.tabular.policy import SUFFIXES, Policy
+from seepage.tabular.reading import check_file
 from seepage.tabular.schema import Schema
 from seepage.text import listed
 
@@ -621,7 +623,9 @@ def spec_of(
         raise BadInputError(
             "a schema was given, but no DataFrame that it could describe; pass the DataFrame as source."
         )
-    elif isinstance(source, Path) or (source.lower().endswith(SUFFIXES) and Path(source).exists()):
+    elif isinstance(source, Path) or (source.lower().endswith(SUFFIXES) and source not in registry.datasets):
+        # What is called as a file is one, so that a mistake in its path is not taken for an unknown dataset.
+        check_file(Path(source))
         options = {"data": Path(source), **options}
     else:
         options = {"dataset": source, **options}

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
-from seepage.advise.recommend import CONFIRMATIONS, _Advisor, recommended
-from seepage.advise.recommendation import Candidate, Recommendation, learnt_of, options_of
+from seepage.advise.recommend import CONFIRMATIONS, _Advisor, _as_cheap, recommended
+from seepage.advise.recommendation import Candidate, Recommendation, cost_of, learnt_of, options_of
 from seepage.assessment.decision import ALPHA, least_units
 from seepage.assessment.row import ResultRow
 from seepage.auditing import prepare_all, run_all
@@ -291,8 +291,36 @@ def test_of_what_costs_alike_the_one_that_passes_again_is_recommended() -> None:
     assert [c.status for c in _Advisor._recommending([slim])] == ["recommended"]
     assert [c.status for c in _Advisor._recommending([replace(slim, status="failed")])] == ["failed"]
     # What is shown to cost more is no alternative.
-    assert _Advisor._as_cheap(slim, passing("d", 1.0, task_of(0.755)))
-    assert not _Advisor._as_cheap(slim, passing("d", 1.0, task_of(0.70)))
+    assert _as_cheap(slim, passing("d", 1.0, task_of(0.755)))
+    assert not _as_cheap(slim, passing("d", 1.0, task_of(0.70)))
+
+
+def test_the_cheapest_of_those_that_pass_is_recommended_and_among_equals_the_weaker() -> None:
+    def noise(strength: float, mean: float, chance: float = 0.95) -> Candidate:
+        return replace(passing("noise", chance, task_of(mean)), lever=Lever("noise", 0.1, 10.0), strength=strength)
+
+    def recommended_of(*done: Candidate) -> list[str]:
+        return [c.words for c in _Advisor._recommending(done) if c.status == "recommended"]
+
+    # Less noise that is shown to cost more is not taken, and a smaller chance does not make another change cheaper.
+    assert recommended_of(noise(0.2, 0.70), noise(2.0, 0.76)) == ["noise(2)"]
+    assert recommended_of(passing("a", 1.0, task_of(0.70)), noise(2.0, 0.76)) == ["noise(2)"]
+    # The costs are not told apart, so that the stronger noise gains nothing by its figure.
+    assert recommended_of(noise(0.2, 0.755), noise(2.0, 0.76)) == ["noise(0.2)"]
+    assert recommended_of(noise(0.2, 0.755, chance=0.5), noise(2.0, 0.76)) == ["noise(2)"]
+
+
+def test_a_cost_is_over_trainings_and_test_rows_where_these_are_counted() -> None:
+    given = replace(task_of(0.77), settings={"test_rows": 200}, low=0.71, high=0.83)
+    changed = replace(task_of(0.74), settings={"test_rows": 200}, low=0.68, high=0.80)
+    cost = cost_of(given, changed)
+    assert cost is not None
+    assert cost.mean == pytest.approx(0.03)
+    assert (cost.low, cost.high) == (pytest.approx(0.03 - 0.06 * 2**0.5), pytest.approx(0.03 + 0.06 * 2**0.5))
+    over_trainings_alone = cost_of(task_of(0.77), task_of(0.74))
+    assert over_trainings_alone is not None
+    assert over_trainings_alone.low is not None
+    assert over_trainings_alone.low > 0
 
 
 def test_a_change_under_which_nothing_is_learnt_is_no_recommendation() -> None:

@@ -10,7 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.assessment.utility import Recipe, Utility, measure_utility, utility_row
+from seepage.assessment.utility import (
+    Recipe,
+    SimulatedTraining,
+    Utility,
+    best_rate,
+    held_out,
+    measure_utility,
+    network_outputs,
+    score_trainings,
+    utility_row,
+)
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import telling
 from seepage.defenses import Defense
@@ -22,7 +32,7 @@ from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
 from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError
-from seepage.learning import LocalTraining
+from seepage.learning import LocalTraining, mean_loss
 from seepage.models.mlp import mlp
 from seepage.models.model import Model
 from seepage.seeds import seeded
@@ -69,6 +79,34 @@ def noisy(rows: int = 4000, share: float = 0.8) -> Dataset:
     )
     frame = pd.DataFrame({"cause": cause, "other": generator.integers(0, 3, size=rows), "label": label})
     return Dataset("noisy", Table(schema, frame), None, (), "made up", "none")
+
+
+def test_the_rate_is_chosen_by_answers_on_rows_held_out_where_the_training_loss_picks_another() -> None:
+    # Strong noise makes outputs large: answers are right more often, and the few wrong ones cost a large loss.
+    data, rates, steps = noisy(2000), (1e-3, 3.0), 150
+    model, encoder = mlp(data.schema, [], seed=0), encoder_of(data)
+    recipe = Recipe(learning_rates=rates, max_steps=steps)
+    rows, test, places = held_out(data, recipe, 8, 0)
+    training = SimulatedTraining(model, encoder, data.train, rows, 8, DPSGD(1.0, 5.0), 0, "sgd", None, True)
+    learnt = training.run(rates, [0, 0], steps)
+    outputs = network_outputs(model, learnt, encoder.encode(data.train.cells[rows]))
+    slow, fast = (float(mean_loss(model.head, output, data.train.labels[rows])) for output in outputs)
+    assert slow < fast / 2
+    assert best_rate(training, recipe, steps) == 3.0
+    scores = score_trainings(
+        model,
+        training.run([1e-3] * 3 + [3.0] * 3, [0, 1, 2] * 2, steps),
+        encoder,
+        test.cells[places],
+        test.labels[places],
+    )
+    assert float(scores[3:].mean()) > float(scores[:3].mean()) + 0.2
+
+
+def test_where_holding_out_leaves_no_batch_the_rate_is_chosen_on_all_rows() -> None:
+    found = measure(telling(rows=100), batch_size=72, recipe=Recipe(learning_rates=(1e-6, 1.0), replicas=2))
+    assert found.learning_rate == 1.0
+    assert found.train_rows == 80
 
 
 def test_the_known_optimum_is_learnt_without_a_defense() -> None:

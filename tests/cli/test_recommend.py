@@ -85,5 +85,5 @@ def test_the_default_audit_leaves_out_what_does_not_fit_a_small_table(seepage: A
     assert status == 0
     assert "aggregation is not tried: " in err
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
-    assert {row["defense"] for row in rows} == {"none", "dp_sgd"}
+    assert {row["defense"] for row in rows} == {"none", *(f"dp_sgd(epsilon={bound})" for bound in (8, 3, 1))}
     assert "What to do" in (tmp_path / "run" / "report.html").read_text()

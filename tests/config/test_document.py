@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shlex
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seepage import registry
+from seepage import cli, registry
 from seepage.config.document import keys_of, make_specs, presets, read_document, read_preset, read_text_document
 from seepage.config.tree import DocumentError
 from seepage.errors import BadInputError
 from seepage.settings import catalogue
+from seepage.settings.command import given_options, table_option
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of
 from seepage.settings.part import Part
@@ -145,6 +147,40 @@ def test_what_is_left_out_is_the_default() -> None:
     assert one("victims: 40") == make_spec()
     assert one("protocol: fedsgd") == make_spec()
     assert one("protocol: {batch_size: 4}") == make_spec(batch_sizes=4)
+
+
+def test_a_part_is_written_with_its_options_below_its_name_as_on_the_command_line() -> None:
+    inner = one("defenses: [none, gaussian_noise: {scale: 0.1}]")
+    beside = one("defenses: [none, {name: gaussian_noise, scale: 0.1}]")
+    option = read("dataset: german", {"defenses": ["none", "gaussian_noise:{scale: 0.1}"]})
+    assert inner.defenses == beside.defenses == option[0].defenses
+    swept = one("defenses: [gaussian_noise: {scale: [0.1, 1]}]")
+    assert [part.title for part in swept.defenses] == ["gaussian_noise(scale=0.1)", "gaussian_noise(scale=1)"]
+    with pytest.raises(BadInputError, match="this defense has no name"):
+        one("defenses: [gausian_noise: {scale: 0.1}]")
+
+
+def test_the_command_of_a_spec_is_read_back_as_the_same_spec(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(
+        dataset="german",
+        batch_sizes=16,
+        attacks={"name": "dlg", "iterations": 30},
+        protocol="fedavg",
+        protocol_options={"epochs": 3, "optimizer": "adam"},
+        training={"rounds": 2},
+        defenses=["none", {"name": "dp_sgd", "epsilon": 0.123456789}],
+        control=False,
+    )
+    given: list[Any] = []
+    monkeypatch.setattr("seepage.cli.running.run", lambda specs, *_, **__: given.extend(specs))
+    arguments = shlex.split(f"{table_option(spec)} {given_options(spec)}")
+    monkeypatch.setattr("sys.argv", ["seepage", "audit", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code, capsys.readouterr().err
+    assert given == [spec]
 
 
 def test_presets_are_documents() -> None:

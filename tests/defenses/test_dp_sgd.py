@@ -12,9 +12,10 @@ from torch import nn
 
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.auditing import fitting
 from seepage.datasets.planted import distinct, telling
 from seepage.defenses import Defense, RecordDefense, defended
-from seepage.defenses.accounting import Private, gaussian_guarantee
+from seepage.defenses.accounting import Planned, Private, gaussian_guarantee, gaussian_noise
 from seepage.defenses.defense import flat
 from seepage.defenses.dp_sgd import DPSGD
 from seepage.errors import BadInputError
@@ -26,6 +27,9 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import defenses
 from seepage.seeds import seeded
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.part import Part, in_words
 from seepage.tabular.encoder import Encoder
 from tests.rows import number
 
@@ -221,6 +225,56 @@ def test_passes_over_one_batch_are_one_message_with_less_noise() -> None:
     for bad in ({"sample_rate": 0.0}, {"delta": 1.0}, {"steps": 0}):
         with pytest.raises(BadInputError):
             gaussian_guarantee(**{"noise_multiplier": 1.0, "sample_rate": 0.5, "steps": 1, "delta": 0.1} | bad)
+
+
+@pytest.mark.parametrize(("epsilon", "passes"), [(8.0, 1), (3.0, 1), (1.0, 4)])
+def test_the_noise_of_an_epsilon_is_the_least_that_the_accountant_of_opacus_accepts(
+    epsilon: float, passes: int
+) -> None:
+    rate, steps, delta = 0.01, 500, 1e-4
+    noise = gaussian_noise(epsilon, rate, steps, delta, passes)
+    spent = []
+    for multiplier in (noise, noise - 0.001):
+        theirs = RDPAccountant()
+        theirs.history = [(multiplier / math.sqrt(passes), rate, steps)]
+        spent.append(theirs.get_epsilon(delta))
+    assert spent[0] <= epsilon * 1.01
+    assert spent[1] > epsilon * 0.99
+    guard = DPSGD(epsilon=epsilon)
+    assert isinstance(guard, Planned)
+    assert guard.for_training(rate, steps, delta, passes) == DPSGD(1.0, noise)
+    assert DPSGD(0.5, 2.0).for_training(rate, steps, delta) == DPSGD(0.5, 2.0)
+
+
+def test_an_epsilon_has_no_noise_before_the_training_is_known_or_where_rows_are_too_few() -> None:
+    rows, labels = batches(1, 3)
+    with pytest.raises(BadInputError, match="no noise until the training is known"):
+        DPSGD(epsilon=3).gradient(Model(network(), "softmax", "mine"), rows, labels, [0])
+    with pytest.raises(BadInputError, match="no noise until the training is known"):
+        DPSGD(epsilon=3).describe()
+    for both in ({}, {"noise_multiplier": 1.0, "epsilon": 3.0}):
+        with pytest.raises(BadInputError, match="either a noise_multiplier or the epsilon"):
+            DPSGD(**both)
+    with pytest.raises(BadInputError, match="there are too few rows for it"):
+        DPSGD(epsilon=0.1).for_training(1.0, 1000, 0.01)
+
+
+def test_an_audit_takes_the_noise_of_an_epsilon_from_its_table_and_batch_size() -> None:
+    spec = make_spec(dataset="german", batch_sizes=(4, 16), defenses=[{"name": "dp_sgd", "epsilon": 3}], victims=1)
+    [audit] = fitting([spec])
+    assert isinstance(audit, HorizontalAudit)
+    for configuration in audit.configurations:
+        guard = audit.protocol(configuration).defense
+        assert isinstance(guard, DPSGD)
+        size = number(configuration.batch_size)
+        # All of ten epochs over the 800 rows that are left of 1,000.
+        steps = min(1500, 10 * int(800 / size))
+        found = guard.guarantee(size / 800, steps, 0.1 / 800)
+        assert found is not None
+        assert 2.9 < found.epsilon <= 3
+    assert in_words("horizontal", spec.defenses[0]) == "clipped gradients with noise for epsilon 3 of the training"
+    noise = Part(name="dp_sgd", options={"noise_multiplier": 0.5})
+    assert in_words("horizontal", noise) == "clipped gradients with noise of 0.5 clipping bounds"
 
 
 def test_training_under_it_says_what_is_learnt_and_guaranteed() -> None:

@@ -49,7 +49,8 @@ def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> No
     assert words.startswith("Use gloves: at most 8 of 100 cells that guessing misses are read")
     assert "instead of 98." in words
     assert "It changes task accuracy by -10.0 points: 80.0% instead of 90.0%, over 5 trainings." in words
-    assert "seepage recommend --setting coins" in words
+    assert "seepage recommend --setting coins --below 0.2 --dataset " in words
+    assert "The option is --defense 'gloves:{noise: 1}'." in words
 
 
 def test_a_cost_of_two_trainings_is_not_judged() -> None:

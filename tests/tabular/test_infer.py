@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seepage.errors import BadInputError
 from seepage.tabular.infer import Policy, infer, infer_schema, rounded_outwards
-from seepage.tabular.reading import FrameSource, read_frame
+from seepage.tabular.reading import FrameSource, open_table, read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
 
@@ -252,8 +252,8 @@ def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
         ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cells \(2 such row"),
         (
             "people.csv",
-            b"a;b\n1;2\n",
-            "split at ',', and its first line has 1 of ';'; give separator=';'",
+            b"a|b\n1|2\n",
+            r"split at ',', and its first line has 1 of '\|'; give separator='\|'",
         ),
         ("people.csv", b"a,b,a\n1,2,3\n", "these repeat: a; rename"),
         ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
@@ -293,6 +293,10 @@ def test_separators(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     FRAME.to_csv(path, index=False, sep=";")
     pd.testing.assert_frame_equal(read_frame(path, ";"), FRAME)
+    # A semicolon is found where a comma leaves one column, and that is noted.
+    pd.testing.assert_frame_equal(read_frame(path), FRAME)
+    assert "split at ';': by ',' it has one column" in open_table(path).notes
+    assert not any("split at" in note for note in open_table(path, ";").notes)
     assert len(Table.read(path, infer_schema(FRAME, "ill"), separator=";")) == 12
     with pytest.raises(BadInputError, match="a separator is one character, got ', '"):
         read_frame(path, ", ")

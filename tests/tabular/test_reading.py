@@ -56,7 +56,7 @@ def refused(path: Path, target: str = "ill") -> str:
         (b"age,ill,age\n1,yes,2\n", "these repeat: age"),
         (HEADER.encode() + f"{SECRET} D\u00fcsseldorf,1,no\n".encode("latin-1"), "not UTF-8 text, line 2"),
         (ROWS.encode("utf-16"), "NUL bytes, the first in line 1"),
-        (f"{HEADER}{ROWS}".replace(",", ";").encode(), "give separator=';'"),
+        (f"{HEADER}{ROWS}".replace(",", "|").encode(), "give separator='|'"),
         (f"{HEADER}{ROWS}".replace(",", "\t").encode(), "give separator='\\t'"),
         (f"{HEADER}{ROWS}{SECRET},1\n".encode(), "names 3 columns, but line 5 has 2 cells (1 such row"),
         (f"{HEADER}{ROWS}{SECRET},1,no,no\n{SECRET}\n".encode(), "but line 5 has 4 cells (2 such rows"),

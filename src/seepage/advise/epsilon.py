@@ -12,7 +12,7 @@ from seepage.auditing import Network, Source, fitting, spec_of
 from seepage.errors import BadInputError
 from seepage.protocols.fedavg import FedAvg
 from seepage.settings.horizontal.audit import HorizontalAudit
-from seepage.settings.horizontal.tasks import defense_of, protocol_of
+from seepage.settings.horizontal.tasks import local_training, planned_protocol
 from seepage.tabular.schema import Schema
 from seepage.text import clean
 
@@ -97,9 +97,8 @@ def epsilon(
     results = []
     for size in audit.spec.batch_sizes:
         for part in audit.spec.defenses:
-            defense = defense_of(part)
-            protocol = protocol_of(audit.spec, size, defense)
-            local = protocol.training if isinstance(protocol, FedAvg) else None
+            protocol = planned_protocol(audit.spec, subject, size, part, recipe)
+            local = local_training(protocol)
             shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
             say(f"training at batch size {size}, {part.title}, with {number} canaries")
             trained = audit_training(
@@ -108,7 +107,7 @@ def epsilon(
                 subject.encoder,
                 size,
                 number,
-                defense=defense,
+                defense=protocol.defense,
                 recipe=recipe,
                 kind=kind,
                 seed=audit.spec.seed,

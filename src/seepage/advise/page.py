@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from seepage.advise.recommendation import Recommendation, given_options, in_words
+from seepage.advise.recommendation import Recommendation, in_words
 from seepage.assessment.task import is_error
 from seepage.files import write_whole
 from seepage.report import figures, grids
@@ -20,6 +20,7 @@ from seepage.report.html import page
 from seepage.report.terminal import figures as figure_heads
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting
+from seepage.settings.command import given_options, table_option
 from seepage.text import capitalised, clean, lowered, percent, points, printable_json, span
 
 PAGE, FIGURES = "recommendation.html", "recommendation.json"
@@ -92,9 +93,15 @@ def command(advice: Recommendation) -> str:
     """Return the command that audits the recommended configuration again."""
     name = advice.spec.setting
     plugin = setting(name)
-    table = f"--data {advice.spec.data}" if advice.spec.data is not None else f"--dataset {advice.spec.dataset}"
     limit = f"--fail-above {advice.wish.below:g}"
-    pieces = ("seepage", plugin.command or name, table, given_options(advice.spec), advice.options, limit)
+    pieces = (
+        "seepage",
+        plugin.command or name,
+        table_option(advice.spec),
+        given_options(advice.spec),
+        advice.options,
+        limit,
+    )
     return " ".join(piece for piece in pieces if piece)
 
 

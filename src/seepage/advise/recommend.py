@@ -550,7 +550,7 @@ class _Advisor:
                 done.append(reason)
                 continue
             passing = next((other for other in done if other.status == "passes"), None)
-            if passing is not None and not self._as_cheap(passing, candidate):
+            if passing is not None and not _as_cheap(passing, candidate):
                 left = "It looks safe, but costs more than the recommended one."
                 done.append(replace(candidate, status="not reached", reason=left))
                 continue
@@ -590,11 +590,20 @@ class _Advisor:
 
     @staticmethod
     def _recommending(done: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates, of which the one that passes most surely is recommended; they cost alike."""
+        """Return the candidates, of which the cheapest that a further audit is likely to pass is recommended.
+
+        Where no cost is shown to differ from the least, the weaker strength of the same change is taken.
+        """
         passing = [candidate for candidate in done if candidate.status == "passes"]
         if not passing:
             return list(done)
-        best = max(passing, key=lambda candidate: (min(candidate.chance or 0.0, LIKELY), -done.index(candidate)))
+        surest = max(min(candidate.chance or 0.0, LIKELY) for candidate in passing)
+        sure = [candidate for candidate in passing if min(candidate.chance or 0.0, LIKELY) == surest]
+        costs = [loss(sure[0].task, candidate.task) for candidate in sure]
+        # Those of unknown cost come last, in their order.
+        cheapest = sure[min(range(len(sure)), key=lambda i: math.inf if costs[i] is None else costs[i] or 0.0)]
+        alike = [candidate for candidate in sure if _weaker(candidate, cheapest) and _as_cheap(cheapest, candidate)]
+        best = min(alike, key=_size, default=cheapest)
         return [replace(each, status="recommended") if each is best else each for each in done]
 
     def _unusable(self, given: Candidate, candidate: Candidate) -> Candidate | None:
@@ -610,12 +619,6 @@ class _Advisor:
             reason = f"Under it the model learns nothing that always giving the same answer does not have{figures}."
             return replace(candidate, status="learns nothing", reason=reason)
         return None
-
-    @staticmethod
-    def _as_cheap(passing: Candidate, candidate: Candidate) -> bool:
-        """Return whether a candidate is not shown to cost more than one that passes."""
-        cost = cost_of(passing.task, candidate.task)
-        return cost is not None and (cost.low is None or cost.low <= 0)
 
     def _likely(self, given: Candidate, lever: Lever, safe: list[float | int]) -> Candidate:
         """Return the weakest strength that a further audit is likely to pass, by a longer look at some.
@@ -717,6 +720,24 @@ class _Advisor:
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
+
+
+def _as_cheap(passing: Candidate, candidate: Candidate) -> bool:
+    """Return whether a candidate is not shown to cost more than one that passes."""
+    cost = cost_of(passing.task, candidate.task)
+    return cost is not None and (cost.low is None or cost.low <= 0)
+
+
+def _weaker(candidate: Candidate, other: Candidate) -> bool:
+    """Return whether a candidate is the same change as another one, of less strength."""
+    same = candidate.lever is not None and other.lever is not None and candidate.lever.name == other.lever.name
+    return same and _size(candidate) < _size(other)
+
+
+def _size(candidate: Candidate) -> float:
+    """Return the distance of a strength from the weakest, on the log scale that is searched."""
+    lever = candidate.lever
+    return 0.0 if lever is None else abs(math.log(candidate.strength / lever.weakest))
 
 
 def _broken(lever: Lever | None, strength: float | int, reason: str) -> Candidate:

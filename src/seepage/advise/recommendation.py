@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from seepage.assessment.intervals import Estimate, difference, with_student
@@ -16,9 +16,9 @@ from seepage.report.frames import task_name
 from seepage.report.report import Report
 from seepage.results.verdict import pick
 from seepage.run.limits import Standing
+from seepage.settings.command import written
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
-from seepage.settings.part import Part
 from seepage.settings.spec import Spec, Wish
 from seepage.text import clean, listed, lowered, percent, points, span
 
@@ -329,13 +329,21 @@ def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None
 
 
 def of_trainings(row: ResultRow) -> Estimate:
-    """Return how well the task is learnt with Student's t interval, as each training is an average over many rows."""
+    """Return how well the task is learnt, with its interval over trainings and test rows where these are counted.
+
+    Elsewhere it is Student's t interval over trainings, as each is an average over many rows.
+    """
+    if "test_rows" in row.settings and row.low is not None and row.high is not None:
+        return Estimate(row.mean, row.low, row.high, row.n, row.std)
     return with_student(Estimate(row.mean, None, None, row.n, row.std))
 
 
 def learnt_of(row: ResultRow) -> Estimate:
     """Return the same with an interval that ends where a rate does: no accuracy is below 0 or above 1."""
-    return with_student(of_trainings(row), (0.0, math.inf if is_error(row.metric) else 1.0))
+    learnt, most = of_trainings(row), math.inf if is_error(row.metric) else 1.0
+    if learnt.low is None or learnt.high is None:
+        return learnt
+    return replace(learnt, low=max(0.0, learnt.low), high=min(most, learnt.high))
 
 
 def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
@@ -346,49 +354,12 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
         flag = fields[name].flag
         if name == "defenses":
             [part] = value
-            texts.append(f"{flag} {shlex.quote('+'.join(map(_written, part.mechanisms)))}")
+            texts.append(f"{flag} {shlex.quote(written(part))}")
         elif name == lever.spec_field and lever.key is not None:
             texts.append(f"{flag} {shlex.quote(f'{lever.key}={strength:g}')}")
         else:
             texts.append(f"{flag} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}")
     return " ".join(texts)
-
-
-def given_options(spec: Spec) -> str:
-    """Return the command line options that set the fields of a spec, without tables and limits.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> given_options(make_spec(dataset="german", batch_sizes=8, attacks="dlg", control=False))
-        '--attack dlg --no-control --batch-size 8'
-    """
-    texts = []
-    for name, spec_field in fields_of(type(spec)).items():
-        value = getattr(spec, name)
-        if name not in spec.model_fields_set or name in _GIVEN_ELSEWHERE or value is None:
-            continue
-        if isinstance(value, bool):
-            texts.append(spec_field.flag if value else f"--no-{spec_field.flag[2:]}")
-        elif spec_field.parts:
-            texts += [f"{spec_field.flag} {shlex.quote(_written(part))}" for part in value]
-        elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
-            texts += [f"{spec_field.flag} {shlex.quote(str(item))}" for item in value]
-        elif isinstance(value, Mapping):
-            texts += [f"{spec_field.flag} {shlex.quote(f'{key}={item}')}" for key, item in value.items()]
-        elif isinstance(value, str | int | float):
-            texts.append(f"{spec_field.flag} {shlex.quote(str(value))}")
-    return " ".join(texts)
-
-
-# What the command names itself, or what is about the search alone.
-_GIVEN_ELSEWHERE = {"dataset", "data", "recommend", "gate", "time_budget"}
-
-
-def _written(part: Part) -> str:
-    """Return a part as documents name it, such as ``dlg:{iterations: 3}``."""
-    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in part.options.items()}
-    options = ", ".join(f"{name}: {value}" for name, value in values.items())
-    return f"{part.name}:{{{options}}}" if options else part.name
 
 
 def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:

@@ -100,9 +100,10 @@ def least_mean(
     gains, rests, times = (np.take_along_axis(array, order, 0) for array in (gains, rests, times))
     positive, bounds = gains > 0, np.zeros(gains.shape[1])
     columns = np.flatnonzero(positive.any(0))
-    gains, rests, times, positive = (array[:, columns] for array in (gains, rests, times, positive))
+    gains, rests, times = (array[:, columns] for array in (gains, rests, times))
+    positive = gains > 0
     # What the best single bet shows by itself; where few values are above 0, that is a small one.
-    ones, zeros = (times * positive).sum(0), (times * ~positive).sum(0)
+    ones, zeros = (times * positive).sum(0), (times * (gains <= 0)).sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):  # a bet of everything that loses everything: -inf
         lost = np.where(zeros > 0, zeros * np.log1p(-_BETS)[:, None], 0.0)
     alone = (times * np.log(np.where(positive, gains, 1.0))).sum(0) + ones * np.log(_BETS)[:, None] + lost

@@ -207,7 +207,7 @@ def add(audited: Setting) -> None:
 
 # What the preset ``decide`` says, where that is not the default of the spec.
 _DECIDED = {
-    "defenses": "none, dp_sgd, aggregation; none beside --attack, --protocol or a gate",
+    "defenses": "none, dp_sgd at epsilon 8, 3 and 1, aggregation; none beside --attack, --protocol or a gate",
     "batch_sizes": "8 with the default defenses, else 8, 32",
 }
 # What says itself what is audited, so that nothing is audited beside it.

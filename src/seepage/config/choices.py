@@ -98,6 +98,11 @@ class Entries:
         fields = entry.value
         if isinstance(fields, dict) and "all" in fields:
             return self.together(entry, fields)
+        if isinstance(fields, dict) and "name" not in fields and len(fields) == 1 and self.default is None:
+            # ``cut_noise: {scale: 1}`` is ``{name: cut_noise, scale: 1}``, as on the command line.
+            [(name, options)] = fields.items()
+            if isinstance(options.value, dict) and name in self.registry:
+                fields = {"name": entry.instead(name), **options.value}
         if not isinstance(fields, dict):
             entry.wrong(
                 mistakes,

@@ -6,6 +6,7 @@ import importlib
 import math
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 from scipy.optimize import root_scalar
@@ -15,6 +16,10 @@ from seepage.errors import BadInputError, check_count
 
 # Renyi orders over which the bound is minimised; the large ones are for strong noise.
 _ORDERS = [1 + tenth / 10 for tenth in range(1, 100)] + list(range(11, 64)) + [2**k for k in range(6, 11)]
+# Noise multipliers of a guarantee: below, none is known; above, nothing is learnt.
+LEAST_NOISE, MOST_NOISE = 0.05, 20.0
+# A noise multiplier of a guarantee is a multiple of this, so that it can be read and typed.
+_STEP = 1e-3
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,15 @@ class Private(Protocol):
 
     def guarantee(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> Guarantee | None:
         """Return the guarantee, None where there is none; a record is in ``passes`` gradients of its message."""
+        ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A defense whose noise follows from an epsilon once the training is known."""
+
+    def for_training(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> Planned:
+        """Return the defense with the noise of a training, see ``gaussian_noise``; itself where its noise is known."""
         ...
 
 
@@ -106,3 +120,37 @@ def gaussian_guarantee(
             return None
     # Opacus' bound may fall below 0 where the privacy loss is tiny.
     return Guarantee(max(0.0, epsilon), delta, steps, sample_rate, noise) if math.isfinite(epsilon) else None
+
+
+@cache
+def gaussian_noise(epsilon: float, sample_rate: float, steps: int, delta: float, passes: int = 1) -> float:
+    """Return the least noise multiplier of a guarantee, a multiple of 0.001 that is rounded up.
+
+    It is found by halving the range from 0.05 to 20, with the accountant of ``gaussian_guarantee``.
+
+    Args:
+        epsilon: epsilon of the whole training, above 0.
+        sample_rate, steps, delta, passes: training and failure probability, see ``gaussian_guarantee``.
+
+    Raises:
+        BadInputError: no noise multiplier up to 20 guarantees this epsilon.
+
+    Example:
+        >>> gaussian_noise(2.6, sample_rate=256 / 60_000, steps=14_062, delta=1e-5)
+        1.1
+    """
+
+    def guaranteed(noise_steps: int) -> float:
+        guarantee = gaussian_guarantee(noise_steps * _STEP, sample_rate, steps, delta, passes)
+        return math.inf if guarantee is None else guarantee.epsilon
+
+    too_few, enough = round(LEAST_NOISE / _STEP) - 1, round(MOST_NOISE / _STEP)
+    if (least := guaranteed(enough)) > epsilon:
+        raise BadInputError(
+            f"a noise multiplier of {MOST_NOISE:g} leaves an epsilon of {least:.3g} in {steps:,} steps, more than "
+            f"{epsilon:g}: there are too few rows for it. Give a larger epsilon, or a noise_multiplier."
+        )
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if guaranteed(middle) <= epsilon else (middle, enough)
+    return round(enough * _STEP, 3)

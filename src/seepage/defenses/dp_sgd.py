@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from seepage.defenses.accounting import Guarantee, gaussian_guarantee
+from seepage.defenses.accounting import Guarantee, gaussian_guarantee, gaussian_noise
 from seepage.defenses.defense import Batches, Labels, Update, check_separate, flat, unflat, with_noise
-from seepage.errors import positive
+from seepage.errors import BadInputError, positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
 from seepage.models.wrapping import is_its_layers
@@ -32,14 +32,16 @@ class DPSGD:
     Source: Abadi et al., Deep Learning with Differential Privacy (CCS 2016).
 
     The client itself adds the noise before the server sees anything, so that the guarantee holds against the server.
-    It protects single records of the client, not the client as a whole.
+    It protects single records of the client, not the client as a whole. The noise is given, or follows from an epsilon
+    of the whole training with ``for_training``.
 
     Attributes:
         clip_norm: bound on the Euclidean norm of a record's gradient, all parameters together.
         noise_multiplier: noise multiplier (noise standard deviation on every entry of the sum / clipping bound).
+        epsilon: epsilon of the training that the noise is for, given instead of the noise multiplier.
 
     Raises:
-        BadInputError: one of them is not a positive number.
+        BadInputError: one of them is not a positive number, or not exactly one of noise and epsilon is given.
 
     Example:
         >>> from torch import nn
@@ -49,17 +51,49 @@ class DPSGD:
         >>> sent = DPSGD(clip_norm=1.0, noise_multiplier=1e-9).gradient(model, rows, wanted, seeds=[0])
         >>> round(sent["weight"].item(), 4)
         -0.75
+        >>> DPSGD(epsilon=3).for_training(sample_rate=0.01, steps=1000, delta=1e-4).noise_multiplier
+        0.808
     """
 
-    words: ClassVar[str] = "clipped gradients with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "gradients of single records"
 
-    clip_norm: float | int
-    noise_multiplier: float | int
+    clip_norm: float | int = 1.0
+    noise_multiplier: float | int | None = None
+    epsilon: float | int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("clip_norm", "noise_multiplier"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise BadInputError(
+                "dp_sgd takes either a noise_multiplier or the epsilon of a training, got "
+                f"noise_multiplier={self.noise_multiplier} and epsilon={self.epsilon}; give one of them."
+            )
+        for name in ("clip_norm", "noise_multiplier", "epsilon"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, positive(name, getattr(self, name)))
+
+    @staticmethod
+    def words(options: Mapping[str, object]) -> str:
+        """Return the defense in words, by its options."""
+        if options.get("epsilon") is not None:
+            return f"clipped gradients with noise for epsilon {options['epsilon']} of the training"
+        return f"clipped gradients with noise of {options['noise_multiplier']} clipping bounds"
+
+    def for_training(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> DPSGD:
+        """Return it with the noise multiplier of its epsilon, see ``gaussian_noise``; itself where noise is given."""
+        if self.noise_multiplier is not None:
+            return self
+        assert self.epsilon is not None
+        noise_multiplier = gaussian_noise(self.epsilon, sample_rate, steps, delta, passes)
+        return replace(self, noise_multiplier=noise_multiplier, epsilon=None)
+
+    @property
+    def _multiplier(self) -> float:
+        if self.noise_multiplier is None:
+            raise BadInputError(
+                f"dp_sgd with epsilon {self.epsilon:g} has no noise until the training is known; give a "
+                "noise_multiplier, or call for_training."
+            )
+        return self.noise_multiplier
 
     def gradient(
         self, model: Model, encoded: Batches, labels: Labels, seeds: Sequence[int], parameters: Update | None = None
@@ -67,7 +101,7 @@ class DPSGD:
         """Return the noisy means of clipped gradients, see ``RecordDefense``."""
         check_separate("dp_sgd", model, len(encoded), seeds)
         total = self.clipped_sum(model, encoded, labels, parameters)
-        noisy = with_noise(flat(total), seeds, self.clip_norm * self.noise_multiplier)
+        noisy = with_noise(flat(total), seeds, self.clip_norm * self._multiplier)
         return unflat(noisy / encoded.shape[1], total)
 
     def clipped_sum(self, model: Model, encoded: Batches, labels: Labels, parameters: Update | None = None) -> Update:
@@ -126,15 +160,15 @@ class DPSGD:
 
     def noise(self, records: int) -> float:
         """Return the standard deviation of the noise on every entry of the mean over a number of records."""
-        return self.noise_multiplier * self.clip_norm / records
+        return self._multiplier * self.clip_norm / records
 
     def guarantee(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> Guarantee | None:
         """Return the guarantee for single records, see ``gaussian_guarantee``."""
-        return gaussian_guarantee(self.noise_multiplier, sample_rate, steps, delta, passes)
+        return gaussian_guarantee(self._multiplier, sample_rate, steps, delta, passes)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its arguments."""
-        arguments = {"clip_norm": self.clip_norm, "noise_multiplier": self.noise_multiplier}
+        arguments = {"clip_norm": self.clip_norm, "noise_multiplier": self._multiplier}
         return KnownDefense("dp_sgd", arguments, record_norm=self.clip_norm)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 
 from seepage.assessment.intervals import student
@@ -13,7 +14,9 @@ from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
 from seepage.results.verdict import ENOUGH, INCOMPLETE, LITTLE, UNDEFENDED, UNKNOWN, WHOLE_RECORDS
 from seepage.run.runner import Run
+from seepage.settings.command import given_options, table_option, written
 from seepage.settings.option import fields_of
+from seepage.settings.spec import Spec
 from seepage.text import clean, how_many, listed, lowered, percent, points
 
 THRESHOLDS = (0.05, ENOUGH, 0.5)
@@ -112,6 +115,8 @@ def _cost(task: float | None, metric: str) -> str:
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"
 
 
+# Characters of a command that is shown.
+_LONGEST = 2_000
 # Trainings below which a difference of the task is not judged.
 LEAST_TRAININGS = 3
 
@@ -131,10 +136,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     task = {setting_of(record): record for record in result.frontier}
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
     fine = [record for record in attacked if keeps_below(record, ENOUGH)]
-    name = clean(result.audit.setting, 40)
-    search = (
-        f"To search for the cheapest change: seepage recommend --setting {name} --below 0.2, with this audit's options."
-    )
+    search = f"To search for the cheapest change: {_search(result.audit.spec)}"
     missed = missed_by_guessing(result)
     reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
     if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
@@ -152,8 +154,19 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     use = f"Use {_name(result, best)}:"
     if _useless(now, then):
         use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
-    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}."
+    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}.{_option(result, best)}"
     return [words, *_open_columns(result, [best]), _cost_of_task(now, then), search]
+
+
+def _search(spec: Spec) -> str:
+    """Return the command that searches from the deployment of a spec on, quoted for a shell."""
+    # A search starts from one configuration without a defense, which it tries itself.
+    fields = fields_of(type(spec))
+    sweeps = {name for name, field in fields.items() if field.option.swept and len(getattr(spec, name)) > 1}
+    options = given_options(spec, {"defenses", *sweeps})
+    limit = f"--setting {shlex.quote(spec.setting)} --below 0.2"
+    pieces = ("seepage recommend", limit, table_option(spec), options)
+    return clean(" ".join(piece for piece in pieces if piece), _LONGEST)
 
 
 def missed_by_guessing(result: AuditResult) -> str:
@@ -239,6 +252,15 @@ def _name(result: AuditResult, record: Record) -> str:
     return f"{result.defense(record['defense'])}{size}"
 
 
+def _option(result: AuditResult, record: Record) -> str:
+    """Return the option of the command line that sets a defense, in a sentence; empty where there is none."""
+    spec = result.audit.spec
+    part = next((part for part in spec.defenses if part.title == record["defense"]), None)
+    if part is None or part.passed is not None or record["defense"] == UNDEFENDED:
+        return ""
+    return f" The option is {fields_of(type(spec))['defenses'].flag} {shlex.quote(clean(written(part), 300))}."
+
+
 def _rank(record: Record | None) -> float:
     if record is None or record["task"] is None:
         return float("-inf")
@@ -262,7 +284,7 @@ def _cost_of_task(task: Record | None, before: Record | None) -> str:
     words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
     if not _useless(task, before):
         return words
-    return f"{words} That is no better than always giving the same answer: the model has learnt nothing."
+    return f"{words} That is not shown to be better than always giving the same answer."
 
 
 def _useless(task: Record | None, before: Record | None) -> bool:

@@ -211,7 +211,9 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
 
 
 def in_words(setting: str, defense: Part) -> str | None:
-    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one.
+    """Return a description of a defense with its strength, from ``words`` of its class; None without.
+
+    ``words`` is a text with options in braces, or a function of all options.
 
     Example:
         >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
@@ -226,10 +228,11 @@ def in_words(setting: str, defense: Part) -> str | None:
             return None
         defaults = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()}
         try:
-            descriptions.append(words.format_map({**defaults, **mechanism.options}))
+            options = {**defaults, **mechanism.options}
+            descriptions.append(words(options) if callable(words) else words.format_map(options))
         except (IndexError, KeyError, ValueError):
             # A mistake in words of one's own must not cost the report.
-            descriptions.append(words)
+            descriptions.append(mechanism.name if callable(words) else words)
     return ", and ".join(descriptions)
 
 

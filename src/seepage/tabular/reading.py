@@ -104,6 +104,14 @@ class FrameSource(Source):
             yield name, column if mixed is None else mixed
 
 
+class _OneColumnError(BadInputError):
+    """A file has one column by its separator, and more by another character, ``separator``."""
+
+    def __init__(self, separator: str, *message: str | Remedy) -> None:
+        super().__init__(*message)
+        self.separator = separator
+
+
 class CsvSource(Source):
     r"""A CSV file: as it is, packed by gzip (``.gz``), or alone in an archive (``.zip``).
 
@@ -221,7 +229,8 @@ class CsvSource(Source):
         likely = [sign for sign in ";\t|," if len(header) == 1 and sign != self._separator and sign in header[0]]
         if likely:
             # The line may be a person's, so that it is not shown.
-            raise BadInputError(
+            raise _OneColumnError(
+                likely[0],
                 f"the table {shown!r} has one column when split at {self._separator!r}, and its first line has "
                 f"{header[0].count(likely[0])} of {likely[0]!r}; give ",
                 Remedy("separator", likely[0]),
@@ -457,8 +466,13 @@ def open_table(source: pd.DataFrame | str | Path, separator: str = ",", encoding
     if isinstance(source, pd.DataFrame):
         return FrameSource(source)
     path = Path(source)
-    name = path.name.lower()
-    if not name.endswith(SUFFIXES):
+    check_file(path)
+    return _FileSource(path, separator, encoding)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no file, or none of a table."""
+    if not path.name.lower().endswith(SUFFIXES):
         raise BadInputError(
             f"{str(path)!r} is none of the files that can be read ({', '.join(SUFFIXES)}); "
             "save the table as one of them, or read it with pandas and pass the DataFrame."
@@ -466,7 +480,6 @@ def open_table(source: pd.DataFrame | str | Path, separator: str = ",", encoding
     if not path.is_file():
         there = "is not a file" if path.exists() else "does not exist"
         raise BadInputError(f"the table {str(path)!r} {there}; give the path of a {', '.join(SUFFIXES)} file.")
-    return _FileSource(path, separator, encoding)
 
 
 class _FileSource(Source):
@@ -484,7 +497,15 @@ class _FileSource(Source):
                 self._inner = ExcelSource(path)
             else:
                 tabbed = name.removesuffix(".gz").removesuffix(".zip").endswith(".tsv")
-                self._inner = CsvSource(path, "\t" if tabbed and separator == "," else separator, encoding)
+                usual = "\t" if tabbed and separator == "," else separator
+                try:
+                    self._inner = CsvSource(path, usual, encoding)
+                except _OneColumnError as error:
+                    # A file of one column holds no target; of the usual signs, a semicolon stands in few names.
+                    if (usual, error.separator) != (",", ";"):
+                        raise
+                    self._inner = CsvSource(path, error.separator, encoding)
+                    self._inner.notes += (f"split at {error.separator!r}: by ',' it has one column",)
         except _broken as error:
             raise _unreadable(path, error) from error
         bare = [name.strip() for name in self._inner.names]

@@ -37,7 +37,7 @@ from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.reference import draws_of, measured_references
 from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
-from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
+from seepage.settings.horizontal.tasks import learnt_rows, planned_protocol, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import records_outcome
 from seepage.settings.part import Part, entry_of, make_part, named, source_of
@@ -468,10 +468,9 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
 
 
 def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configuration, tuple[Part, Clients[View]]]]:
-    guards = [(part, defense_of(part)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
-        for part, guard in guards:
-            protocol = protocol_of(spec, batch_size, guard)
+        for part in spec.defenses:
+            protocol = planned_protocol(spec, subject, batch_size, part)
             _check_granted(spec, subject, protocol)
             _check_membership(spec, subject, protocol)
             yield Configuration(part.title, batch_size), (part, protocol)

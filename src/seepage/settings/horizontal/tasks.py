@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from seepage import protocols, registry
 from seepage.assessment.empirical_epsilon import message_epsilon
 from seepage.assessment.row import ResultRow
-from seepage.assessment.utility import Recipe, TooFewRowsError, measure_utility, privacy_row, utility_row
+from seepage.assessment.utility import Recipe, TooFewRowsError, held_out, measure_utility, privacy_row, utility_row
 from seepage.defenses import AnyDefense, RecordDefense
-from seepage.defenses.accounting import Private, gaussian_epsilon
+from seepage.defenses.accounting import Planned, Private, gaussian_epsilon
 from seepage.devices import find_device, threads
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError, NotFiniteError
+from seepage.learning import LocalTraining
 from seepage.models.making import make_model
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
@@ -48,6 +49,40 @@ def protocol_of(spec: HorizontalSpec, batch_size: int, defense: AnyDefense) -> C
     return protocols.create(spec.protocol, batch_size=batch_size, defense=defense, **options)
 
 
+def planned_protocol(
+    spec: HorizontalSpec, subject: Subject, batch_size: int, part: Part, recipe: Recipe | None = None
+) -> Clients[View]:
+    """Return the protocol of a spec under a defense, whose noise suits the training where an epsilon is given.
+
+    The training is that which measures the task: ``recipe``, or the usual one if None.
+
+    Raises:
+        BadInputError: no noise that is tried guarantees the epsilon, or there are too few rows to train on.
+    """
+    defense = defense_of(part)
+    protocol = protocol_of(spec, batch_size, defense)
+    if not isinstance(defense, Planned):
+        return protocol
+    recipe, local = recipe or Recipe(), local_training(protocol)
+    records = batch_size * _clients(subject, protocol, recipe)
+    rows = len(held_out(subject.dataset, recipe, records, spec.seed)[0])
+    steps, delta = recipe.steps(subject.model, rows, records, local), recipe.delta_of(rows)
+    planned = defense.for_training(records / rows, steps, delta, 1 if local is None else local.epochs)
+    return protocol_of(spec, batch_size, cast("AnyDefense", planned))
+
+
+def local_training(protocol: Clients[View]) -> LocalTraining | None:
+    """Return the local training of a protocol's clients; None where they send gradients."""
+    return protocol.training if isinstance(protocol, FedAvg) else None
+
+
+def _clients(subject: Subject, protocol: Clients[View], recipe: Recipe) -> int:
+    """Return the number of clients in a step of the training."""
+    # What is held out to test leaves fewer rows than a victim is drawn from.
+    rows = int(len(subject.dataset.train) * (1 - recipe.test_share))
+    return max(1, min(protocol.clients, rows // protocol.batch_size))
+
+
 def task_rows(
     spec: HorizontalSpec,
     subject: Subject,
@@ -67,11 +102,11 @@ def task_rows(
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
     rows = [_row(spec, subject, size, part, cache, say, taught, train) for size, part in settings]
     trained = [row for row in rows if row is not None]
-    further = [(task, privacy_row(task), canary_row(spec, task, cache)) for task in trained]
+    further = [(task, privacy_row(task), canary_row(spec, subject, task, cache)) for task in trained]
     return [row for rows_of_task in further for row in rows_of_task if row is not None]
 
 
-def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow | None:
+def canary_row(spec: HorizontalSpec, subject: Subject, task: ResultRow, cache: Cache) -> ResultRow | None:
     """Return the row with the empirical epsilon of one message under a defense; None where it guarantees nothing.
 
     ``low`` is the lower bound, measured on the defense's own code, and ``accounted`` in ``settings`` the closed form of
@@ -79,9 +114,11 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow
     """
     privacy = task.settings["privacy"]
     part = next(part for part in spec.defenses if part.title == task.defense)
-    defense = defense_of(part)
-    bound = defense.describe().record_norm
-    if privacy is None or bound is None or not isinstance(defense, RecordDefense):
+    if privacy is None or task.batch_size is None:
+        return None
+    defense = planned_protocol(spec, subject, task.batch_size, part).defense
+    bound = None if defense is None else defense.describe().record_norm
+    if bound is None or not isinstance(defense, RecordDefense):
         return None
     guarantee = defense.guarantee(1.0, 1, privacy["delta"]) if isinstance(defense, Private) else None
     if guarantee is None:
@@ -136,11 +173,8 @@ def _row(
     recipe: Recipe,
     missing: bool,
 ) -> ResultRow | None:
-    defense = defense_of(part)
-    protocol = protocol_of(spec, batch_size, defense)
-    # What is held out to test leaves fewer rows than a victim is drawn from.
-    clients = max(1, min(protocol.clients, int(len(subject.dataset.train) * (1 - recipe.test_share)) // batch_size))
-    local = protocol.training if isinstance(protocol, FedAvg) else None
+    protocol = planned_protocol(spec, subject, batch_size, part)
+    defense, clients, local = protocol.defense, _clients(subject, protocol, recipe), local_training(protocol)
     shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
 
     def fresh(replica: int) -> Model:
