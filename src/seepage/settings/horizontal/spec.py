@@ -248,11 +248,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     quasi_identifiers: QuasiIdentifiers = ()
     victims: Annotated[
         Count,
-        Option(
-            "Number of batches attacked in each configuration.",
-            ATTACK,
-            default="as many as show a lift within 10 points, from 5 to 40",
-        ),
+        Option("Number of attacked batches in each configuration.", ATTACK, default="5 to 40, as needed"),
     ] = 40
 
     @model_validator(mode="before")
