@@ -142,7 +142,7 @@ class Entry(Generic[T_co]):
     def _docstring(self) -> str:
         """Docstring of the factory; a module that is not imported yet is only read."""
         if self._factory is None and self.module is not None:
-            return _docstring_in_source(self.module, self.name)
+            return _docstring_in_source(self.module, self.name, self.setting)
         return inspect.getdoc(self.factory) or ""
 
     @property
@@ -413,16 +413,21 @@ def constants(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def _docstring_in_source(module: str, name: str) -> str:
-    """Return the docstring of the object that a module registers under a name, from the module's source."""
+def _docstring_in_source(module: str, name: str, setting: str | None) -> str:
+    """Return the docstring of the object that a module registers under a name, from the module's source.
+
+    Where several are registered under it, it is that of the setting.
+    """
     tree = source_of(module)
     values = constants(tree)
+    named = dict[object, str]()
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and decorator.args and _label(decorator.args[0], values) == name:
-                    return ast.get_docstring(node) or ""
-    return ""
+                    of = constant(decorator.args[1], values) if len(decorator.args) > 1 else None
+                    named[of] = ast.get_docstring(node) or ""
+    return named.get(setting, next(iter(named.values()), ""))
 
 
 def _label(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
