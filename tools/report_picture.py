@@ -2,8 +2,8 @@
 
 
 # The report: seepage audit --batch-size 8 --attack unmix --defense none --defense 'gaussian_noise:{scale: 0.001}' \
-#   --defense 'gaussian_noise:{scale: 0.01}' --defense 'gaussian_noise:{scale: 0.1}' \
-#   --defense 'dp_sgd:{clip_norm: 1.0, noise_multiplier: 1.0}' --out picture
+#   --defense 'gaussian_noise:{scale: 0.01}' \
+#   --defense 'dp_sgd:{epsilon: 8}' --victims 20 --out picture
 # Then: python tools/report_picture.py picture
 
 from __future__ import annotations
