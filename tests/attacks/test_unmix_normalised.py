@@ -292,7 +292,7 @@ class Form(nn.Module):
 @pytest.mark.parametrize("kind", ["residual", "row", "smooth"])
 def test_batches_are_read_whole_in_any_form(kind: str) -> None:
     model = Model(seeded(lambda: Form(kind), 2), "softmax", "mine")
-    cells, labels = GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10]
+    cells, labels = GERMAN.train.cells[None, :9], GERMAN.train.labels[None, :9]
     view, known = received(model, cells, labels)
     guess = unmix(starts=256, restarts=2, iterations=2)(view, known, [3])
     assert guess.regime is not None

@@ -93,7 +93,8 @@ def fitted_form(head: Head, outputs: _Errors, errors: _Errors, usual: MessageFor
     A form that explains the errors by fewer numbers, or closer, is the simpler one: a common factor comes before
     weights of classes, and the usual loss before others.
     """
-    if head == "regression" or not len(errors):
+    # Rows that a solver could not tell apart have errors that are no numbers.
+    if head == "regression" or not len(errors) or not bool(errors.isfinite().all() & outputs.isfinite().all()):
         return None
     errors = errors * records
     base = replace(usual, weights=(), scale=1.0, reduction="mean", estimated=True)
