@@ -36,13 +36,21 @@ _STEPS = 100
 _HALVINGS = 21
 
 
-def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> float:
+def evidence_below(
+    lifts: ArrayLike, limit: float, *, lower: float = -1.0, upper: float = 1.0, further: int = 0, least: float = 0.0
+) -> float:
     """Return the log wealth of the bet that the mean lift is below a limit; ``log(1 / alpha)`` or more shows it.
 
-    ``upper`` is the largest lift that is possible, never the largest one seen. The order of lifts changes no bit.
+    The order of lifts changes no bit.
+
+    Args:
+        lower, upper: smallest and largest lift that are possible, never those seen.
+        further: number of units that are added, as low as any seen or as ``least``.
     """
-    _check_limit(limit, -1.0, upper)
-    return _log_wealth((upper - _checked(lifts, -1.0, upper)) / (upper - limit))
+    _check_limit(limit, lower, upper)
+    seen = _checked(lifts, lower, upper)
+    payoff = (upper - seen.min(initial=least)) / (upper - limit)
+    return _log_wealth((upper - seen) / (upper - limit), _growth_of(payoff, further))
 
 
 def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
@@ -134,16 +142,12 @@ def evidence_beside(
     One bets on the lifts, the other on the scores of the attack, whose mean is below the limit plus a lower bound of
     the baseline's mean. ``further`` units are added that are as low as any seen.
     """
-    room = 1 - least_baseline - limit
-    own = _checked(lifts, -1.0, 1.0)
-    _check_limit(limit, -1.0, 1.0)
-    by_lifts = _log_wealth((1 - own) / (1 - limit), _growth_of((1 - own.min(initial=0.0)) / (1 - limit), further))
-    if room <= 0:
+    by_lifts = evidence_below(lifts, limit, further=further)
+    if limit + least_baseline >= 1:
         # No score is above such a limit, which bets on scores cannot say.
         return by_lifts - math.log(2)
-    seen = _checked(scores, 0.0, 1.0)
-    by_scores = _log_wealth((1 - seen) / room, _growth_of((1 - seen.min(initial=least_baseline)) / room, further))
-    return float(np.logaddexp(by_lifts, by_scores)) - math.log(2)
+    on_scores = {"lower": 0.0, "further": further, "least": least_baseline}
+    return _mean_wealth(by_lifts, evidence_below(scores, limit + least_baseline, **on_scores))
 
 
 def upper_bound_beside(lifts: ArrayLike, scores: ArrayLike, least_baseline: float, *, alpha: float = ALPHA) -> float:
@@ -165,10 +169,10 @@ def _growth_of(payoff: float, units: int) -> float | NDArray[np.float64]:
     return units * log_growth(np.array([payoff])) if units > 0 else 0.0
 
 
-def evidence_above(lifts: ArrayLike, limit: float, *, further: int = 0) -> float:
+def evidence_above(lifts: ArrayLike, limit: float, *, lower: float = -1.0, further: int = 0) -> float:
     """Return the log wealth of the bet that the mean lift is above a limit; ``further`` units are as high as any."""
-    _check_limit(limit, -1.0, 1.0)
-    payoffs = (_checked(lifts, -1.0, 1.0) + 1) / (limit + 1)
+    _check_limit(limit, lower, 1.0)
+    payoffs = (_checked(lifts, lower, 1.0) - lower) / (limit - lower)
     return _log_wealth(payoffs, _growth_of(float(payoffs.max(initial=0.0)), further))
 
 
@@ -179,9 +183,11 @@ def evidence_above_beside(
     by_lifts = evidence_above(lifts, limit, further=further)
     if limit + most_baseline >= 1:
         return by_lifts - math.log(2)
-    payoffs = _checked(scores, 0.0, 1.0) / (limit + most_baseline)
-    by_scores = _log_wealth(payoffs, _growth_of(float(payoffs.max(initial=0.0)), further))
-    return float(np.logaddexp(by_lifts, by_scores)) - math.log(2)
+    return _mean_wealth(by_lifts, evidence_above(scores, limit + most_baseline, lower=0.0, further=further))
+
+
+def _mean_wealth(first: float, second: float) -> float:
+    return float(np.logaddexp(first, second)) - math.log(2)
 
 
 def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
@@ -193,10 +199,7 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
 
 def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA) -> bool:
     """Return whether a limit can be passed within a budget of units, if all further lifts are as low as any seen."""
-    _check_limit(limit, -1.0, 1.0)
-    seen = _checked(lifts, -1.0, 1.0)
-    further = _growth_of((1 - seen.min(initial=0.0)) / (1 - limit), budget - len(seen))
-    return _log_wealth((1 - seen) / (1 - limit), further) >= _threshold(alpha)
+    return evidence_below(lifts, limit, further=budget - len(np.atleast_1d(lifts))) >= _threshold(alpha)
 
 
 def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> int:

@@ -75,7 +75,7 @@ def reference(values: PerVictim, baselines: int = 1) -> Reference | None:
         values: NaN values are left out.
         baselines: number of baselines of which the best may be chosen by these values.
     """
-    valid = values[~values.isnan()].detach().double().cpu()
+    valid = _valid(values)
     if not len(valid):
         return None
     sample = sample_of(valid.clamp(0, 1))

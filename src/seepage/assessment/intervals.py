@@ -144,7 +144,7 @@ def student(mean: float | None, std: float | None, n: int, level: float = 0.95) 
     return mean - half, mean + half
 
 
-def over_trainings(values: PerVictim, rows: int, level: float = 0.95, rate: float | None = None) -> Estimate:
+def over_trainings(values: PerVictim, rows: int, level: float = 0.95) -> Estimate:
     """Return the mean over trainings of a share of test rows, with an interval over both.
 
     The variance of the mean is ``s^2 / T + p (1 - p) / M``: ``s`` the deviation over ``T`` trainings, ``p`` the share,
@@ -155,7 +155,6 @@ def over_trainings(values: PerVictim, rows: int, level: float = 0.95, rate: floa
     Args:
         values: one share a training; NaN values are left out.
         rows: number of test rows.
-        rate: share whose variance over rows counts, where the values are differences from a constant; the mean if None.
 
     Example:
         >>> found = over_trainings(torch.tensor([0.83, 0.84, 0.85, 0.84, 0.83]), 15_060)
@@ -168,17 +167,13 @@ def over_trainings(values: PerVictim, rows: int, level: float = 0.95, rate: floa
     if n < 2 or rows < 2:
         return Estimate(float(valid.mean()) if n else None, None, None, n)
     mean, std = float(valid.mean()), float(valid.std())
-    share = min(1.0, max(0.0, mean if rate is None else rate))
-    by_training, by_row = std**2 / n, share * (1 - share) / rows
+    by_training, by_row = std**2 / n, mean * (1 - mean) / rows
     variance = by_training + by_row
     if variance == 0:
         return Estimate(mean, mean, mean, n, std)
     freedom = variance**2 / (by_training**2 / (n - 1) + by_row**2 / (rows - 1))
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
-    low, high = mean - half, mean + half
-    return (
-        Estimate(mean, low, high, n, std) if rate is not None else Estimate(mean, max(0.0, low), min(1.0, high), n, std)
-    )
+    return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half), n, std)
 
 
 def with_student(estimate: Estimate, bounds: Range = (-math.inf, math.inf)) -> Estimate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seepage.assessment.gain import (
+    Figure,
     Proofs,
     Reference,
     References,
@@ -74,7 +75,7 @@ def _members_of(measured: Measurement, compared: Mapping[str, Sequence[Measureme
     """Return the references by the attacked members of the same repetitions; None where figures are of no members."""
     if measured.clusters is None:
         return None
-    by_baseline: dict[str, dict[tuple[str, str | None], Reference]] = {}
+    by_baseline: dict[str, dict[Figure, Reference]] = {}
     for name, figures in compared.items():
         for other in figures:
             if (other.metric, other.column) == (measured.metric, measured.column):

@@ -23,11 +23,6 @@ def is_error(metric: str) -> bool:
     return metric.endswith("rmse")
 
 
-def is_constant(metric: str) -> bool:
-    """Return whether a metric is that of an answer that is always the same."""
-    return metric.startswith(CONSTANT)
-
-
 def is_beside(metric: str) -> bool:
     """Return whether a metric only serves to read another one: that of a constant answer, or a number of records."""
     return metric.startswith((CONSTANT, ROWS))

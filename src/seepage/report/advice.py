@@ -6,14 +6,12 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 
-from seepage.assessment.intervals import student
 from seepage.assessment.task import is_error
-from seepage.report.answer import in_hundred, rounded_up
+from seepage.report.answer import in_hundred, ran_out_of_time, rounded_up
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
 from seepage.results.verdict import ENOUGH, INCOMPLETE, LITTLE, UNDEFENDED, UNKNOWN, WHOLE_RECORDS
-from seepage.run.runner import Run
 from seepage.settings.command import given_options, table_option, written
 from seepage.settings.option import fields_of
 from seepage.settings.spec import Spec
@@ -215,10 +213,8 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         return f"{yet}: {lowered(finding.title)}. What helps: seepage checks {finding.code}."
     if why := result.not_tried(setting_of(best), best["attack"]):
         return f"{yet}: {why}, so that more may be read."
-    run = next((run for run in result.runs if run.label == best["attack"] and _is_at(run, best)), None)
-    if run is not None and run.status == "left_out":
-        ran = f"time ran out after {best['n']} of {run.planned} {spec.unit}s"
-        return f"{yet}: {ran}. Run the command again to finish."
+    if (late := ran_out_of_time(result, best)) is not None:
+        return f"{yet}: {late}"
     more = fields_of(type(spec))[spec.repeats].flag
     return f"{yet}: little may be read. Audit more {spec.unit}s ({more}) before changing anything."
 
@@ -229,10 +225,6 @@ def _of_configuration(result: AuditResult, record: Record) -> str:
         return f" for {_name(result, record)}"
     without = " without a defense" if result.defended else ""
     return f"{without} at {result.audit.about.size} {record['batch_size']}" if result.sized else without
-
-
-def _is_at(run: Run, record: Record) -> bool:
-    return (run.configuration.batch_size, run.configuration.defense) == setting_of(record)
 
 
 def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
@@ -306,5 +298,5 @@ def _learnt(task: Record) -> bool:
 def _typical_ends(task: Record) -> tuple[float, float]:
     """Return the ends of the interval of a task, over trainings and test rows; the figure itself without one."""
     if task["task_low"] is None or task["task_high"] is None:
-        return student(task["task"], task["task_std"], task["task_n"]) or (task["task"], task["task"])
+        return task["task"], task["task"]
     return task["task_low"], task["task_high"]

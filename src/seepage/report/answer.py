@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seepage.assessment.decision import least_mean
 from seepage.assessment.gain import pooled
+from seepage.assessment.intervals import interval
 from seepage.assessment.lifts import PROVED_CELLS
 from seepage.assessment.measurement import Measurement
 from seepage.report.frames import Record, setting_of
@@ -33,7 +33,8 @@ def answer(result: AuditResult, record: Record) -> list[str]:
     return [*whole, *_of_missed(result, record), *_why_open(result, record)]
 
 
-def _run_of(result: AuditResult, record: Record) -> Run | None:
+def run_of(result: AuditResult, record: Record) -> Run | None:
+    """Return the run of the strongest attack of a configuration; None where none is kept."""
     place = (*setting_of(record), record["attack"])
     return next(
         (run for run in result.runs if (run.configuration.batch_size, run.configuration.defense, run.label) == place),
@@ -48,7 +49,7 @@ def _figure(run: Run | None, metric: str, column: str | None = None) -> Measurem
 
 def _whole_records(result: AuditResult, record: Record) -> list[str]:
     """Return a sentence on whole records that no baseline gets; none where none is read."""
-    run = _run_of(result, record)
+    run = run_of(result, record)
     exact, proved = _figure(run, "exact_match"), _figure(run, PROVED_CELLS)
     if exact is None or record["exact"] is None or record["exact"] <= 0 or result.audit.about.trials is not None:
         return []
@@ -64,8 +65,7 @@ def _whole_records(result: AuditResult, record: Record) -> list[str]:
         return [f"{_whole(result)}: {percent(record['exact'], 0)} are read whole."]
     how = []
     if result.audit.repeatable and n > 1:
-        least = float(least_mean(read.double().numpy()[:, None])[0])
-        how.append(f" (at least {percent(least, 0)} of all {spec.unit}s)")
+        how.append(f" (at least {percent(interval(read.double(), bounds=(0.0, 1.0)).low, 0)} of all {spec.unit}s)")
     if proved is not None and bool((proved.values[known][read] > _WHOLE).all()):
         how.append(", proved")
     are = "is" if count == 1 else "are"
@@ -119,7 +119,7 @@ def _shares(result: AuditResult, record: Record) -> list[float]:
     """Return the share of the gap that is closed in each unit."""
     column = record["of"] or (result.audit.about.label if record["by_label"] else None)
     attack = record["label"]["attack"] if record["by_label"] and record["label"] else record["attack"]
-    figure = _figure(_run_of(result, {**record, "attack": attack}), "accuracy", column)
+    figure = _figure(run_of(result, {**record, "attack": attack}), "accuracy", column)
     beside = record["label"]["baseline"] if record["by_label"] and record["label"] else record["baseline"]
     if figure is None or beside is None or beside >= 1:
         return []
@@ -153,10 +153,8 @@ def _why_open(result: AuditResult, record: Record) -> list[str]:
         return [f"No verdict: {reason}."]
     if (record["upper"] or 0.0) < 1 and (why := result.not_tried(*place)):
         return [f"No verdict: {why}."]
-    run = _run_of(result, record)
-    if run is not None and run.status == "left_out":
-        ran = f"time ran out after {record['n']} of {run.planned} {spec.unit}s"
-        return [f"No verdict yet: {ran}. Run the command again to finish."]
+    if (late := ran_out_of_time(result, record)) is not None:
+        return [f"No verdict yet: {late}"]
     if not result.audit.repeatable:
         return [f"No verdict from {how_many(record['n'], spec.unit)}: capture more."]
     high = 1.0 if record["upper"] is None else record["upper"]
@@ -166,6 +164,15 @@ def _why_open(result: AuditResult, record: Record) -> list[str]:
         f"The attack may be no better than guessing, and up to {rounded_up(high)} of 100 are not excluded: "
         f"audit more {units} ({flag})."
     ]
+
+
+def ran_out_of_time(result: AuditResult, record: Record) -> str | None:
+    """Return that there was no time for all units of a configuration, and what to do; None where there was."""
+    run = run_of(result, record)
+    if run is None or run.status != "left_out":
+        return None
+    unit = result.audit.spec.unit
+    return f"time ran out after {record['n']} of {run.planned} {unit}s. Run the command again to finish."
 
 
 def exposed_columns(result: AuditResult, record: Record) -> list[str]:
@@ -184,8 +191,3 @@ def exposed_columns(result: AuditResult, record: Record) -> list[str]:
 
 def _both(column: Record) -> str:
     return f"{percent(column['mean'], 0)} read, {percent(column['baseline'], 0)} guessed"
-
-
-def of_configuration(result: AuditResult, record: Record) -> Sequence[str]:
-    """Return all sentences on a configuration."""
-    return [*answer(result, record), *exposed_columns(result, record)]

@@ -82,7 +82,7 @@ _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "l
 
 def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
     if score is None:
-        empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds", "proved")
+        empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
     exact = row_of(own, "exact_match")
     rated = verdict(score, exact, findings, row_of(own, "certified"))
@@ -93,7 +93,6 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
         "closed_low": rated.low,
         "upper": rated.high,
         "tier": rated.tier,
-        "proved": rated.proved,
         "exact": None if exact is None else exact.mean,
         **{name: None if part is None else part.mean for name, part in parts.items()},
         "seconds": score.seconds_per_victim,

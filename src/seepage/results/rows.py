@@ -171,16 +171,16 @@ def _estimates(shown: Sequence[Measurement], by_members: bool) -> list[Estimate]
     over_units = estimates(shown)
     if not by_members:
         return over_units
-    over_members = estimates([_of_members(measured) for measured in shown])
+    clusters = [(measured, measured.clusters) for measured in shown if measured.clusters is not None]
+    over_members = iter(estimates([replace(m, values=pooled(each), clusters=None) for m, each in clusters]))
     return [
-        replace(units, low=members.low, high=members.high) if measured.clusters is not None else units
-        for measured, units, members in zip(shown, over_units, over_members, strict=True)
+        units if measured.clusters is None else _with_ends_of(units, next(over_members))
+        for measured, units in zip(shown, over_units, strict=True)
     ]
 
 
-def _of_members(measured: Measurement) -> Measurement:
-    """Return the figure with the members of its repetitions as units; unchanged where there are none."""
-    return measured if measured.clusters is None else replace(measured, values=pooled(measured.clusters), clusters=None)
+def _with_ends_of(estimate: Estimate, other: Estimate) -> Estimate:
+    return replace(estimate, low=other.low, high=other.high)
 
 
 def _of_reference(known: Reference | None, estimate: Estimate) -> Estimate:

@@ -7,6 +7,7 @@ first unit. So one worker or two, killed or not, decide alike.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -290,46 +291,39 @@ class Limits(StoppingRule):
         best = scores - beside
         label, gap = figure.column is not None and figure.column == self.audit.about.label, 1 - float(beside.mean())
         closed = float(best.mean()) / gap if label and gap > 0 else None
-        left, highest = budget - len(lifts), np.log(tests)
+        left = budget - len(lifts)
         if known is None:
-            below, upper = decision.shown_below(lifts, limit, alpha=alpha), decision.upper_bound(lifts, alpha=alpha)
-            possible = decision.can_still_pass(lifts, limit, budget, alpha=alpha)
-            needed = -math.log(alpha)
-            above, may_be_above = (
-                all(decision.evidence_above(scores - other, limit, further=n) >= needed + highest for other in others)
-                for n in (0, left)
-            )
+            upper = decision.upper_bound(lifts, alpha=alpha)
+            below_by = functools.partial(decision.evidence_below, lifts, limit)
+            above_by = [functools.partial(decision.evidence_above, scores - other, limit) for other in others]
         else:
-            sides, needed = (lifts, scores, known.low), -math.log(OF_ATTACK)
-            below = decision.evidence_beside(*sides, limit) >= needed
-            upper = decision.upper_bound_beside(*sides, alpha=OF_ATTACK)
-            possible = decision.evidence_beside(*sides, limit, further=left) >= needed
-            above, may_be_above = (
-                all(
-                    decision.evidence_above_beside(scores - other, scores, known.high, limit, further=n)
-                    >= needed + highest
-                    for other in others
-                )
-                for n in (0, left)
-            )
+            alpha = OF_ATTACK
+            upper = decision.upper_bound_beside(lifts, scores, known.low, alpha=alpha)
+            below_by = functools.partial(decision.evidence_beside, lifts, scores, known.low, limit)
+            above_by = [
+                functools.partial(decision.evidence_above_beside, scores - other, scores, known.high, limit)
+                for other in others
+            ]
+        needed = -math.log(alpha)
+        below, possible = (below_by(further=n) >= needed for n in (0, left))
+        above, may_be_above = (
+            all(evidence(further=n) >= needed + math.log(tests) for evidence in above_by) for n in (0, left)
+        )
+        worst = None if self.limit.worst is None else (int((best > self.limit.worst[1]).sum()), len(best))
         return [
             Standing(
                 figure,
                 len(lifts),
                 float(best.mean()),
                 upper,
-                below and (not label or decision.shown_unclosed(scores, predicted, decision.WHOLE, alpha=alpha)),
+                below and (not label or decision.shown_unclosed(scores, predicted, decision.WHOLE, alpha=self.alpha)),
                 above,
                 possible,
                 may_be_above,
-                _more(lifts, limit, alpha) if closed is None or closed < decision.WHOLE else None,
+                _more(lifts, limit, self.alpha) if closed is None or closed < decision.WHOLE else None,
                 float(best.std(ddof=1) / np.sqrt(len(best))) if len(best) > 1 else 0.0,
-                None
-                if self.limit.worst is None
-                else decision.share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
-                None
-                if self.limit.worst is None
-                else decision.least_share(int((best > self.limit.worst[1]).sum()), len(best)),
+                None if worst is None else decision.share_bound(*worst),
+                None if worst is None else decision.least_share(*worst),
                 closed,
                 scores,
                 predicted,

@@ -612,11 +612,6 @@ class Spec(Plain):
         """Number of independent repetitions, such as victims or trainings."""
         return getattr(self, self.repeats)
 
-    @property
-    def usual(self) -> int:
-        """Number of independent repetitions where nobody names one."""
-        return type(self).model_fields[self.repeats].default
-
     def with_usual_attacks(self: S) -> S:
         """Return the same audit with the default attacks."""
         values = {name: getattr(self, name) for name in self.model_fields_set - {"attacks"}}
