@@ -4,7 +4,7 @@ Example:
     >>> import seepage
     >>> report = seepage.audit("adult", batch_sizes=1, attacks="tableak", victims=2, restarts=2, iterations=50)
     >>> sorted(report.frame()["attack"].unique())
-    ['likeliest', 'mode', 'random', 'tableak']
+    ['mode', 'random', 'stereotypes', 'tableak']
 """
 
 from __future__ import annotations

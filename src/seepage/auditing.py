@@ -524,7 +524,7 @@ def audit(
     Example:
         >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
-        ['inverting_gradients', 'likeliest', 'mode', 'random']
+        ['inverting_gradients', 'stereotypes', 'mode', 'random']
     """
     spec, dataset, network = spec_of(source, model, setting, schema, options)
     folder = None if out is None else Path(out)

@@ -159,7 +159,7 @@ def over_trainings(values: PerVictim, rows: int, level: float = 0.95) -> Estimat
     Example:
         >>> found = over_trainings(torch.tensor([0.83, 0.84, 0.85, 0.84, 0.83]), 15_060)
         >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
-        (0.838, 0.828, 0.848)
+        (0.838, 0.827, 0.849)
     """
     _check_level(level)
     valid = values[~values.isnan()].double().cpu()

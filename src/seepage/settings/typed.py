@@ -148,7 +148,7 @@ class HorizontalOptions(SharedOptions, total=False):
     the report).
     """
     victims: int
-    """Number of batches attacked in each configuration."""
+    """Number of attacked batches in each configuration."""
 
 
 class SplitOptions(SharedOptions, total=False):
