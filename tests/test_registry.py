@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seepage import registry
+from seepage.attacks.split.fsha import FSHA
 from seepage.errors import BadInputError
 from seepage.registry import Registry, is_factory, name_of, takes
 from seepage.sources import is_reference, short_name
@@ -85,3 +86,18 @@ def test_objects_and_user_code_have_names() -> None:
     assert [takes(sorted, "reverse"), takes(sorted, "colour")] == [True, False]
     assert [is_reference(name) for name in ("mine.py:Mine", "package.mine:Mine", "tableak")] == [True, True, False]
     assert [short_name("folder/mine.py:Mine"), short_name("tableak")] == ["Mine", "tableak"]
+
+
+def test_traits_of_a_class_that_extends_a_registered_one_are_inherited() -> None:
+    class Own(FSHA):
+        needs = ("auxiliary", "queries")
+
+    assert registry.attacks.of("split").entry_of(FSHA()).traits.classes
+    traits = registry.attacks.of("split").entry_of(Own()).traits
+    assert (traits.needs, traits.classes) == (("auxiliary", "queries"), True)
+
+
+def test_an_installation_without_entry_points_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_BUILT_IN", "seepage.no_such_group")
+    with pytest.raises(RuntimeError, match="install it again"):
+        Registry[object]("attack", built_in=True).names()

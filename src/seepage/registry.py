@@ -1,7 +1,7 @@
 """Registries of the parts of an audit: a module is imported when a part of it is first created.
 
-The ``__init__`` of a package declares its parts, one line a part. Plug-ins declare or register theirs through an entry
-point in the group ``seepage.<kind>s``.
+The entry points ``seepage.built_in`` of this package name the modules that declare its parts, one line a part. Plug-ins
+declare or register theirs through an entry point in the group ``seepage.<kind>s``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -25,39 +26,38 @@ Need = Literal[
     "auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network", "labels", "steering"
 ]
 
-# Parts of the message that a defense blurs or withholds.
 # Part of a message that a defense acts on, in words; two that act on the same are refused together.
 ActsOn = str
 
-# Names of the kinds in sentences.
-NEEDS: dict[Need, str] = {
-    "auxiliary": "auxiliary rows",
-    "queries": "answers to its queries",
-    "leaked": "leaked records of the target",
-    "weights": "the client's weights",
-    "bottom": "the target's bottom model",
-    "gradients": "gradients of the target's bottom model",
-    "crafted_network": "a network that a malicious server crafts for it",
-    "labels": "labels of some records",
-    "steering": "a training in which its own steps break the protocol",
-}
-
-# What each view is in sentences, by its class's name, as settings register it.
-views: dict[str, str] = {}
-# Places of settings in lists; those of plug-ins that give none come last.
-order: dict[str, int] = {}
-_LAST = 100
+# Group of the entry points that declare the parts of this package, by kind of part, and its settings.
+_BUILT_IN = "seepage.built_in"
 
 
-def view_in_words(name: str) -> str:
-    """Return what a view of this class's name is, in words.
+@dataclass(frozen=True)
+class Traits:
+    """What must be known of an attack or baseline before it runs; given where it is registered.
 
-    Example:
-        >>> view_in_words("GradientView"), view_in_words("Letters")
-        ('a gradient', 'Letters')
+    Attributes:
+        needs: side information without which it cannot be called.
+        classes: whether it tells classes of the label apart, so that a number as target is refused.
+        bare_labels: whether it reads labels where nothing protects them; the controls ask no others.
+        averages: whether it averages over records alike, as the control of vertical learning needs.
+        active: whether it changes the training that it reads, so that a recorded one cannot be attacked.
+        shares: whether it estimates the share of a property, beside telling two shares apart.
+        network: registered name of the network that it is made for.
+        linear: function from the attack to the networks (``bottom``, ``top``) that must have no hidden layer.
+        mark: difference from its publication, in words that stand in tables.
     """
-    attacks._declare()
-    return views.get(name, name)
+
+    needs: tuple[Need, ...] = ()
+    classes: bool = False
+    bare_labels: bool = True
+    averages: bool = False
+    active: bool = False
+    shares: bool = False
+    network: str | None = None
+    linear: Callable[[Any], tuple[str, ...]] | None = None
+    mark: str | None = None
 
 
 T = TypeVar("T")
@@ -90,6 +90,11 @@ class Attack(Protocol):
             """Return an argument that the attack was made with."""
 
 
+def argument(attack: object, name: str, otherwise: object = None) -> Any:
+    """Return an argument that an attack was made with, by the name of its option; ``otherwise`` where it has none."""
+    return getattr(attack, name, otherwise)
+
+
 class Entry(Generic[T_co]):
     """One registered part; a declared one has a module, and lists show it under its heading."""
 
@@ -98,7 +103,7 @@ class Entry(Generic[T_co]):
     ) -> None:
         self.kind, self.name, self.setting, self.module, self.heading = kind, name, setting, module, heading
         self._factory: Callable[..., T_co] | None = None
-        self._needs: tuple[Need, ...] = ()
+        self._traits = Traits()
         # Callable with the annotation of the view, where the factory has none.
         self._callable: object = None
 
@@ -117,11 +122,16 @@ class Entry(Generic[T_co]):
         return self._factory
 
     @property
-    def needs(self) -> tuple[Need, ...]:
-        """Side information without which an attack or baseline cannot be called."""
+    def traits(self) -> Traits:
+        """What must be known of an attack or baseline before it runs."""
         # Importing the module sets them.
         assert self.factory is not None
-        return self._needs
+        return self._traits
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Side information without which an attack or baseline cannot be called."""
+        return self.traits.needs
 
     @property
     def sees(self) -> tuple[type, ...]:
@@ -158,9 +168,10 @@ class Entry(Generic[T_co]):
 
 
 class Registry(Generic[T_co]):
-    """A mapping from names to factories for one kind of part, declared by the ``__init__`` of the package ``home``.
+    """A mapping from names to factories for one kind of part.
 
-    Parts of a kind may belong to settings; names are unique within each.
+    Parts of a kind may belong to settings; names are unique within each. Those of this package are declared where
+    ``built_in``.
 
     Example:
         >>> shapes = Registry[int]("shape")
@@ -172,17 +183,17 @@ class Registry(Generic[T_co]):
         (9, "A square's area.")
     """
 
-    def __init__(self, kind: str, home: str | None = None) -> None:
-        self.kind, self.home = kind, home
+    def __init__(self, kind: str, built_in: bool = False) -> None:
+        self.kind = kind
         self.setting: str | None = None
         self._root: Registry[T_co] = self
         self._entries: dict[tuple[str | None, str], Entry[T_co]] = {}
-        self._declared = home is None
+        self._declared = not built_in
         self._plugins_loaded = False
 
     def of(self, setting: str) -> Registry[T_co]:
         """Return the parts of one setting."""
-        part = Registry[T_co](self.kind, self.home)
+        part = Registry[T_co](self.kind)
         part.setting, part._root, part._entries = setting, self._root, self._entries
         return part
 
@@ -210,11 +221,14 @@ class Registry(Generic[T_co]):
             if entry.module != module:
                 raise self._twice(name)
 
-    def register(self, name: str, setting: str | None = None, needs: tuple[Need, ...] = ()) -> Callable[[F], F]:
+    def register(
+        self, name: str, setting: str | None = None, needs: tuple[Need, ...] = (), traits: Traits | None = None
+    ) -> Callable[[F], F]:
         """Register the decorated factory under a name that is unique in its setting, that of ``of`` if None.
 
         The first line of its docstring is its summary, a sentence that begins with ``Source:`` says who published it.
-        ``needs`` is side information without which an attack or baseline cannot be called.
+        ``needs`` is side information without which an attack or baseline cannot be called; ``traits`` says more of it,
+        and has ``needs`` of its own.
 
         Raises:
             BadInputError: another factory has that name.
@@ -231,7 +245,7 @@ class Registry(Generic[T_co]):
                 entry = self._entries[setting, name] = Entry(self.kind, name, setting)
             elif entry.loaded or entry.module != factory.__module__:
                 raise self._twice(name)
-            entry._needs = needs
+            entry._traits = Traits(needs) if traits is None else traits
             entry._factory = factory  # pyright: ignore[reportAttributeAccessIssue]
             return factory
 
@@ -262,19 +276,23 @@ class Registry(Generic[T_co]):
 
         The latter has the needs in its attribute ``needs``, or else those of a registered class that it extends.
         """
-        loaded_entries = [entry for entry in self._entries.values() if entry.loaded]
-        # For a part that several settings share, this setting's entry comes last.
-        loaded = {entry.factory: entry for entry in sorted(loaded_entries, key=self._holds)}
-        bases = [loaded[kind] for kind in type(passed).__mro__ if kind in loaded]
+        bases = self._bases(type(passed))
         if bases and not any(map(self._holds, bases)):
             raise self._unknown(bases[0].name)
         if bases and bases[0].factory is type(passed):
             return bases[0]
-        needs = getattr(passed, "needs", bases[0].needs if bases else ())
         entry: Entry[T_co] = Entry(self.kind, name_of(passed), self.setting)
         entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs, entry._callable = needs, passed
+        entry._traits, entry._callable = _traits_of(passed, bases), passed
         return entry
+
+    def _bases(self, factory: Callable[..., object]) -> list[Entry[T_co]]:
+        """Return the entries of the registered classes that a class extends, itself first."""
+        # For a part that several settings share, this setting's entry comes last.
+        loaded_entries = sorted((entry for entry in self._entries.values() if entry.loaded), key=self._holds)
+        loaded = {entry.factory: entry for entry in loaded_entries}
+        kinds = factory.__mro__ if isinstance(factory, type) else (factory,)
+        return [loaded[kind] for kind in kinds if kind in loaded]
 
     def _own(self, reference: str) -> Entry[T_co]:
         """Return the entry of a class in a file or module of the user's own, whose code is run, with its own needs."""
@@ -285,9 +303,8 @@ class Registry(Generic[T_co]):
                 f"{self.kind}, and give its options beside it, as in '{reference}:{{option: 1}}'."
             )
         entry: Entry[T_co] = Entry(self.kind, reference, self.setting)
-        registered = [other for other in self._entries.values() if other.loaded and other.factory is defined]
         entry._factory = defined  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs = registered[0].needs if registered else tuple(getattr(defined, "needs", ()))
+        entry._traits = _traits_of(defined, self._bases(defined))
         return entry
 
     def names(self) -> list[str]:
@@ -297,11 +314,6 @@ class Registry(Generic[T_co]):
     def entries(self) -> list[Entry[T_co]]:
         """Return the entries in order of declaration; no part's module is imported."""
         return [entry for entry in self._with_plugins()._entries.values() if self._holds(entry)]
-
-    def settings(self) -> list[str]:
-        """Return the settings of all parts: seepage's own first, then those that plug-ins add."""
-        names = {entry.setting for entry in self.entries() if entry.setting is not None}
-        return sorted(names, key=lambda name: (order.get(name, _LAST), name))
 
     def create(self, name: str, **arguments: object) -> T_co:
         """Make the part ``name``; arguments that its factory does not take, or lacks, are refused."""
@@ -344,11 +356,18 @@ class Registry(Generic[T_co]):
 
     def _declare(self) -> None:
         root = self._root
-        if not root._declared and root.home is not None:
+        if not root._declared:
             root._declared = True
-            import_module(root.home)
+            points = entry_points(group=_BUILT_IN)
+            if not points:
+                raise RuntimeError(
+                    f"seepage has no entry points {_BUILT_IN!r}: it is not installed, or was by an earlier version; "
+                    "install it again (make install)."
+                )
             # Settings declare their own parts.
-            import_module("seepage.settings.catalogue")
+            for name in (f"{root.kind}s", "settings"):
+                for point in points.select(name=name):
+                    point.load()
 
     def _with_plugins(self) -> Registry[T_co]:
         self._declare()
@@ -358,6 +377,12 @@ class Registry(Generic[T_co]):
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self
+
+
+def _traits_of(part: object, bases: Sequence[Entry[Any]]) -> Traits:
+    """Return the traits of a part that is not registered: those that it inherits, with the needs that it names."""
+    inherited = bases[0].traits if bases else Traits()
+    return replace(inherited, needs=tuple(getattr(part, "needs", inherited.needs)))
 
 
 def is_factory(passed: object) -> bool:
@@ -441,13 +466,13 @@ def _label(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
 
 
 # Kinds other than attacks have their type in their own package, whose ``create`` returns it.
-attacks: Registry[Attack] = Registry("attack", "seepage.attacks")
-baselines: Registry[Attack] = Registry("baseline", "seepage.baselines")
-defenses: Registry[object] = Registry("defense", "seepage.defenses")
-models: Registry[object] = Registry("model", "seepage.models")
-protocols: Registry[object] = Registry("protocol", "seepage.protocols")
-metrics: Registry[object] = Registry("metric", "seepage.assessment")
-datasets: Registry[object] = Registry("dataset", "seepage.datasets")
-populations: Registry[object] = Registry("population", "seepage.datasets")
+attacks: Registry[Attack] = Registry("attack", built_in=True)
+baselines: Registry[Attack] = Registry("baseline", built_in=True)
+defenses: Registry[object] = Registry("defense", built_in=True)
+models: Registry[object] = Registry("model", built_in=True)
+protocols: Registry[object] = Registry("protocol", built_in=True)
+metrics: Registry[object] = Registry("metric", built_in=True)
+datasets: Registry[object] = Registry("dataset", built_in=True)
+populations: Registry[object] = Registry("population", built_in=True)
 # Kinds whose parts a caller may pass as objects in place of names.
 _KINDS: tuple[Registry[object], ...] = (attacks, baselines, defenses, metrics)

@@ -19,6 +19,7 @@ from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding, Where
 from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
+from seepage.settings import catalogue
 from seepage.text import UNBOUNDED, percent, span_of_gap
 from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.results.test_verdict import row
@@ -265,5 +266,5 @@ def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -
 
 
 def test_lists_show_no_marks_of_code() -> None:
-    for setting in registry.attacks.settings():
+    for setting in catalogue.settings_of(registry.attacks):
         assert not any("``" in entry.summary for entry in registry.attacks.of(setting).entries())

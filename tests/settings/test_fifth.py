@@ -56,15 +56,13 @@ def test_one_call_declares_all_parts_of_a_setting(monkeypatch: pytest.MonkeyPatc
     for kind in (registry.attacks, registry.baselines, registry.defenses):
         monkeypatch.setattr(kind, "_entries", dict(kind._entries))
     monkeypatch.setattr(catalogue, "_SETTINGS", dict(catalogue._SETTINGS))
-    for known in ("views", "order"):
-        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
     parts = {"attacks": {"listen": "no.such.module"}, "defenses": {"mute": "no.such.module"}}
     catalogue.add_setting(
         catalogue.Setting("radio", "radio: waves", fifth.CoinSpec, print, order=2, views={"WaveView": "waves"}, **parts)  # pyright: ignore[reportArgumentType]
     )
     assert registry.attacks.of("radio").names() == ["listen"]
     assert registry.defenses.of("radio").names() == ["none", "mute"]
-    assert registry.view_in_words("WaveView") == "waves"
+    assert catalogue.view_in_words("WaveView") == "waves"
     assert list(catalogue.settings())[2:4] == ["radio", "vertical"]
 
 

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
+from seepage.attacks.split.posterior import Posterior
 from seepage.datasets.planted import distinct, telling
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.report.accumulated import _else
 from seepage.run.store import Store
+from seepage.settings.guessing import guessed, timed
 from seepage.settings.part import Part
+from seepage.settings.setting import PlannedPart
 from seepage.settings.split.audit import DELTA, AttackedTraining, SplitAudit, default_private
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.units import UnitsExposure
 from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
 from tests.attacks.split.test_exact import table
 from tests.audits import measured
 from tests.rows import number
@@ -189,3 +196,27 @@ def test_exchanges_are_a_curve_over_otherwise_equal_audits() -> None:
     specs = [SPEC.model_copy(update={"exposures": number}) for number in (1, 5)]
     assert _else(specs[0]) == _else(specs[1])
     assert _else(specs[0]) != _else(SPEC.model_copy(update={"epochs": 4}))
+
+
+def test_each_training_is_attacked_with_a_seed_of_its_own() -> None:
+    given: list[int] = []
+
+    def noting(view: CutView, knowledge: CutKnowledge, seeds: Sequence[int]) -> CutGuess:
+        given.extend(seeds)
+        return Posterior(observed=False)(view, knowledge)
+
+    small = {"epochs": 1, "attacked_records": 20, "exposures": 1, "control": False}
+    audit = SplitAudit(SplitSpec.of(attacks=[noting], repetitions=2, **small), DATA)
+    for _ in range(2):
+        [part] = [part for part in audit.parts if part.kind == "attack"]
+        audit.expose(audit.configurations[0], range(2)).measure(part)
+    assert len(set(given)) == 2
+    assert given[:2] == given[2:]
+
+
+def test_what_an_attack_returns_is_checked_where_messages_were_captured_too() -> None:
+    part = PlannedPart(Part(name="mine"), "attack")
+    with pytest.raises(BadInputError, match="returned an object of type str"):
+        guessed(part, CutGuess, lambda *_: "nothing", None, None, [0])
+    with pytest.raises(BadInputError, match=r"expected float64 of shape .* = \(1, records, 3\)"):
+        timed(part, RecordsGuess, lambda: RecordsGuess(torch.zeros(1, 4, 2).double()), {"victim": 1, "column": 3})

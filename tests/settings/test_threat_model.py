@@ -11,9 +11,9 @@ import torch
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.registry import NEEDS, Need
+from seepage.registry import Need
 from seepage.settings import catalogue
-from seepage.settings.catalogue import deployment_of
+from seepage.settings.catalogue import deployment_of, settings, settings_of
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -23,6 +23,7 @@ from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.statistics.spec import StatisticsSpec
 from seepage.settings.threat_model import (
+    NEEDS,
     Deployment,
     applicability,
     grid_of_attacks,
@@ -191,7 +192,7 @@ def test_a_further_setting_declares_its_own_deployment(monkeypatch: pytest.Monke
     # Annotations of local classes cannot be looked up by name.
     Postman.__call__.__annotations__["view"] = Letters
     register(monkeypatch, registry.attacks, "postman", Postman, "mail")
-    assert registry.attacks.settings()[-1] == "mail"
+    assert settings_of(registry.attacks)[-1] == "mail"
     assert registry.attacks["postman"].sees == (Letters,)
     assert applicability(registry.attacks["postman"], Deployment("mail", "post", (Letters,))).applies
     assert not applicability(registry.attacks["postman"], Deployment("mail", "courier", ())).applies
@@ -201,4 +202,6 @@ def test_a_further_setting_declares_its_own_deployment(monkeypatch: pytest.Monke
 
 
 def test_every_view_has_a_name_in_words() -> None:
-    assert {view.__name__ for views in VIEWS.values() for view in views} <= set(registry.views)
+    assert {view.__name__ for views in VIEWS.values() for view in views} <= {
+        name for setting in settings().values() for name in setting.views
+    }

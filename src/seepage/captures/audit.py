@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -19,8 +18,9 @@ from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, guessed, timed
 from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import NONE, Part, make_part
+from seepage.settings.part import NONE, Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema
@@ -128,18 +128,19 @@ class RecordsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run the attack or a baseline, and score its guess where the truth is known."""
-        knowledge, begun = self.knowledge, time.perf_counter()
+        knowledge, schema = self.knowledge, self.knowledge.schema
+        sizes = {"victim": 1, "column": len(schema.columns)}
         if part.kind == "attack":
-            guess = self.guess = self.attack(progress)
+            guess, seconds = timed(part, RecordsGuess, lambda: self.attack(progress), sizes)
+            self.guess = guess
         else:
-            baseline = make_part(registry.baselines.of(self.setting), part.part)
             # What only an attacker is granted is no baseline's business.
-            plainly = replace(knowledge, batch_statistics=None)
-            guess = baseline(self.view, plainly, [stream(self.seed, 0, "baseline")])
-        seconds = time.perf_counter() - begun
+            plainly, seeds = replace(knowledge, batch_statistics=None), [stream(self.seed, 0, "baseline")]
+            baseline = attack_in(self.setting, part)
+            guess, seconds = guessed(part, RecordsGuess, baseline, self.view, plainly, seeds, sizes)
         if self.truth is None:
             return Outcome([], seconds)
-        schema, statistics, keep = knowledge.schema, knowledge.statistics, False if part.kind == "attack" else None
+        statistics, keep = knowledge.statistics, False if part.kind == "attack" else None
         secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
         metrics = [create(name) for name in self.metrics or registry.metrics.names()]
         further = [] if self.further is None else self.further(secret, guess)

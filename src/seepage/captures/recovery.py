@@ -165,7 +165,7 @@ def recover(
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
     knowledge = _knowledge(capture, schema, statistics, records)
     method = registry.attacks.of("horizontal").create(attack, **(options or {}))
-    restarts = int(getattr(method, "restarts", 1))
+    restarts = int(registry.argument(method, "restarts", 1))
     numbers = records * schema.width * restarts
     if not allow_large and (numbers > _MOST_NUMBERS or records > _MOST_RECORDS):
         raise BadInputError(

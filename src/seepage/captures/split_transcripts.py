@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,9 +33,9 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
-from seepage.registry import Attack, Registry
 from seepage.seeds import stream
-from seepage.settings.part import Part, as_part, entry_of, make_part
+from seepage.settings.guessing import attack_in, needs_in, timed
+from seepage.settings.part import Part, as_part
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
@@ -98,19 +97,19 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
-    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
+    def columns(self, part: PlannedPart) -> Outcome:
         """Return the figures of a guess of the private columns and labels, and keep its answers."""
-        guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
-        begun = time.perf_counter()
+        prior = part.part.name == PRIOR
+        attack = Posterior(observed=False) if prior else attack_in(self.setting, part)
         if part.kind == "baseline":
-            guess = self._answered(guesser, False, self.history)
-            return self._scored(guess, time.perf_counter() - begun)
-        guess = self._guess(guesser, "auxiliary" in entry_of(registered, part.part).needs)
+            return self._scored(*timed(part, CutGuess, lambda: self._answered(attack, False, self.history)))
+        auxiliary = not prior and "auxiliary" in needs_in(self.setting, part)
+        guess, seconds = timed(part, CutGuess, lambda: self._guess(attack, auxiliary))
         fits = self._fitting(part.part, guess)
         if fits is not None and guess.ties is not None:
             # Several answers of which none replays the message are no ties.
             guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
-        scored = self._scored(guess, time.perf_counter() - begun)
+        scored = self._scored(guess, seconds)
         self._keep_answers(part, guess)
         if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
             less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"

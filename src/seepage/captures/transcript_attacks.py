@@ -18,8 +18,9 @@ from seepage.captures.split_transcripts import SplitTranscriptExposure, split_mo
 from seepage.captures.transcript_runs import OWN_FIGURES, ActivationExposure, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
 from seepage.digests import Json
-from seepage.registry import Attack, Entry, Need, view_in_words
+from seepage.registry import Attack, Entry, Need
 from seepage.settings.catalogue import setting as setting_of
+from seepage.settings.catalogue import view_in_words
 from seepage.settings.labels import guesses_labels, with_label_columns
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import PlannedPart
@@ -251,10 +252,10 @@ class TranscriptAttack:
 
 def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
     """Return why an attack cannot be tried; None where it can."""
-    if getattr(entry.factory, "active", False):
+    if entry.traits.active:
         return _ACTIVE
     target = exposure.tables.schema.target
-    if getattr(entry.factory, "of_classes", False) and not isinstance(target, Discrete):
+    if entry.traits.classes and not isinstance(target, Discrete):
         return f"it tells classes apart, and the target {target.name!r} is a number"
     if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in exposure.reveals):
         views = " or ".join(view_in_words(view.__name__) for view in entry.sees)

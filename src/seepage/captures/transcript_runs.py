@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +25,11 @@ from seepage.models.split import outputs_of, usual_split_head
 from seepage.models.vertical import ActiveModel, Copies, Stack
 from seepage.models.weights import load_weights
 from seepage.protocols.whole_client import PARTS, WholeClientModel
-from seepage.registry import Attack, Need, Registry
+from seepage.registry import Need
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, guessed, needs_in
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
-from seepage.settings.part import Part, entry_of, make_part
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.units import joined
 from seepage.sources import is_own
@@ -176,8 +176,7 @@ class TranscriptExposure(Exposure, ABC):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and score its guess where the truth is known."""
-        registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
-        figures = self.columns(part, registered) if part.column is None else self.label(part, registered)
+        figures = self.columns(part) if part.column is None else self.label(part)
         return joined([figures], self.about)
 
     @abstractmethod
@@ -185,22 +184,22 @@ class TranscriptExposure(Exposure, ABC):
         """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
-    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
+    def columns(self, part: PlannedPart) -> Outcome:
         """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
-    def label(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
+    def label(self, part: PlannedPart) -> Outcome:
         """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         at, labels = tables.labels_of(places)
         knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
-        attack, begun = make_part(registered, part.part), time.perf_counter()
-        guess: LabelGuess = attack(view, knowledge, [stream(tables.seed, 0, "starts")])
-        seconds = (time.perf_counter() - begun) / max(1, len(places))
+        seeds = [stream(tables.seed, 0, "starts")]
+        guess, together = guessed(part, LabelGuess, attack_in(self.setting, part), view, knowledge, seeds)
+        seconds = together / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
         self.keep(part, places, frame_of(alone, guess.labels[0][:, None]))
         return Outcome(self.right_labels(places, guess), seconds)
@@ -324,12 +323,13 @@ class ActivationExposure(TranscriptExposure):
         view = self.returned_kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
         return places, view
 
-    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
+    def columns(self, part: PlannedPart) -> Outcome:
         """Guess the attacked party's columns, keep the guess and return its figures."""
-        begun, knowledge = time.perf_counter(), self.knowledge.only(entry_of(registered, part.part).needs)
-        seeds = [stream(self.tables.seed, 0, "attack") % 2**62]
-        guess: FeatureGuess = make_part(registered, part.part)(self.view, knowledge, seeds)
-        seconds = (time.perf_counter() - begun) / len(self.places)
+        knowledge = self.knowledge.only(needs_in(self.setting, part))
+        seen = (self.view, knowledge, [stream(self.tables.seed, 0, "attack") % 2**62])
+        sizes = {"training": 1, "column": len(self.attacked_schema.columns)}
+        guess, together = guessed(part, FeatureGuess, attack_in(self.setting, part), *seen, sizes)
+        seconds = together / len(self.places)
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
         self.keep(part, self.places, frame_of(self.attacked_schema, guess.cells[0]))

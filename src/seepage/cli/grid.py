@@ -9,10 +9,9 @@ from rich.table import Column
 from rich.text import Text
 
 from seepage.config.document import read_document
-from seepage.registry import NEEDS, view_in_words
 from seepage.report.terminal import make_table
-from seepage.settings.catalogue import deployment_of
-from seepage.settings.threat_model import Deployment, grid_of_attacks
+from seepage.settings.catalogue import deployment_of, view_in_words
+from seepage.settings.threat_model import NEEDS, Deployment, grid_of_attacks
 from seepage.text import clean
 
 

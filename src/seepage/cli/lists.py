@@ -16,6 +16,7 @@ from seepage.errors import unknown_name
 from seepage.packages import LazyModule
 from seepage.report.terminal import figures, make_console, make_list
 from seepage.results.checks.finding import explanation, titles
+from seepage.settings.catalogue import settings_of
 
 if TYPE_CHECKING:
     from seepage.cli import grid as grids
@@ -83,7 +84,7 @@ def attacks(
     if document is not None:
         grids.show_grid(make_console(), document, allow_code)
         return
-    for setting in registry.attacks.settings():
+    for setting in settings_of(registry.attacks):
         command = "audit" if setting == "horizontal" else setting
         make_console().print(Text(f"{setting}: seepage {command}", style="bold"))
         _list([*registry.attacks.of(setting).entries(), *registry.baselines.of(setting).entries()])
@@ -96,7 +97,7 @@ def defenses() -> None:
     Documents name them with options (name: cut_noise, noise_multiplier: 0.1), or several that are combined
     (all: [...], label: both).
     """
-    for setting in registry.defenses.settings():
+    for setting in settings_of(registry.defenses):
         make_console().print(Text(setting, style="bold"))
         _list(registry.defenses.of(setting).entries())
 

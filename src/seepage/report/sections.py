@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
-from seepage.registry import NEEDS, view_in_words
 from seepage.report import grids
 from seepage.report.advice import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section, truth_and_guess
@@ -43,6 +42,8 @@ from seepage.results.checks.every import CHECKS
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.checks.finding import SEVERITIES, explanation, few_of
 from seepage.results.verdict import BOUNDS, pick
+from seepage.settings.catalogue import view_in_words
+from seepage.settings.threat_model import NEEDS
 from seepage.tabular.infer import Inferred
 from seepage.text import as_sentence, clean, listed, lowered, percent, points
 

@@ -8,11 +8,12 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from operator import attrgetter
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seepage import registry
 from seepage import settings as own
 from seepage.errors import BadInputError, unknown_name
+from seepage.registry import Registry
 
 if TYPE_CHECKING:
     from seepage.settings.setting import Audit, Given
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Prepare = Callable[[Any, Given, Tables], Audit]
     Deploy = Callable[[Any], Deployment]
 
+T = TypeVar("T")
 _GROUP = "seepage.settings"
 
 
@@ -119,8 +121,6 @@ def add_setting(setting: Setting) -> None:
     registry.attacks.declare(setting.attacks, setting.name)
     registry.baselines.declare(setting.baselines, setting.name)
     registry.defenses.declare(setting.defenses, setting.name)
-    registry.views.update(setting.views)
-    registry.order[setting.name] = setting.order
 
 
 def settings() -> dict[str, Setting]:
@@ -140,6 +140,23 @@ def setting(name: str) -> Setting:
     if name not in plugins:
         raise unknown_name("setting", name, plugins)
     return plugins[name]
+
+
+def settings_of(registered: Registry[T]) -> list[str]:
+    """Return the settings that have parts of a kind: seepage's own first, then those that plug-ins add."""
+    names = {entry.setting for entry in registered.entries() if entry.setting is not None}
+    places = {name: i for i, name in enumerate(settings())}
+    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+
+
+def view_in_words(name: str) -> str:
+    """Return what a view of this class's name is, in words.
+
+    Example:
+        >>> view_in_words("GradientView"), view_in_words("Letters")
+        ('a gradient', 'Letters')
+    """
+    return next((plugin.views[name] for plugin in settings().values() if name in plugin.views), name)
 
 
 def deployment_of(spec: Spec) -> Deployment:

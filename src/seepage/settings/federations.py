@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +10,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from seepage import registry
 from seepage.assessment import create
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.three_questions import Population, Questions
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, guessed
 from seepage.settings.outcomes import records_outcome
-from seepage.settings.part import make_part
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
-from seepage.settings.units import UnitsAudit, check_guess, joined
+from seepage.settings.units import UnitsAudit, joined
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
@@ -67,15 +65,11 @@ class FederationsExposure(Exposure, Generic[A, P]):
             return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
         is_attack, data = part.kind == "attack", audit.dataset
         assert data is not None
-        registered = (registry.attacks if is_attack else registry.baselines).of(audit.setting)
-        attack: Any = make_part(registered, part.part)
         seeds = self._seeds("starts" if is_attack else "baseline")
-        view, knowledge = self.view(), self.knowledge()
-        begun = time.perf_counter()
-        returned = attack(view, knowledge, seeds)
-        seconds = (time.perf_counter() - begun) / len(seeds)
         sizes = {"victim": len(seeds), "column": len(data.schema.columns)}
-        guess = check_guess(part.part, returned, RecordsGuess, sizes)
+        seen, attack = (self.view(), self.knowledge(), seeds), attack_in(audit.setting, part)
+        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes)
+        seconds = together / len(seeds)
         true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
         secret = RecordsSecret(*map(torch.stack, true))
         further = self.further(secret, guess)

@@ -105,7 +105,7 @@ def refuse_class_attacks(setting: str, attacks: Sequence[Part], target: Column) 
     if isinstance(target, Discrete):
         return
     for part in attacks:
-        if getattr(entry_of(registry.attacks.of(setting), part).factory, "of_classes", False):
+        if entry_of(registry.attacks.of(setting), part).traits.classes:
             raise BadInputError(
                 f"the attack {part.title!r} tells classes apart, but the target {target.name!r} is a number; leave it "
                 "out, or put the target's values into bins first."

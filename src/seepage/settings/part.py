@@ -237,12 +237,11 @@ def in_words(setting: str, defense: Part) -> str | None:
 
 
 def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:
-    """Return the marks (field ``mark``) of parts that differ from their publication, as tables print them."""
+    """Return the marks of parts (see ``Traits``) that differ from their publication, as tables print them."""
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
-            factories = [entry_of(registered, mechanism).factory for mechanism in part.mechanisms]
-            published = [getattr(factory, "mark", None) for factory in factories]
+            published = [entry_of(registered, mechanism).traits.mark for mechanism in part.mechanisms]
             distinct = dict.fromkeys(mark for mark in published if mark is not None)
             if distinct:
                 marks[part.title] = "; ".join(distinct)

@@ -574,7 +574,7 @@ class Spec(Plain):
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
         registered: Registry[object] = getattr(registry, field.option.parts)
-        return registered.of(cls.setting) if registered.settings() else registered
+        return registered.of(cls.setting) if any(entry.setting for entry in registered.entries()) else registered
 
     @classmethod
     def of(cls: type[S], **values: object) -> S:

@@ -12,8 +12,22 @@ from dataclasses import dataclass
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.registry import NEEDS, ActsOn, Need, view_in_words
+from seepage.registry import ActsOn, Need
+from seepage.settings.catalogue import view_in_words
 from seepage.settings.part import Part, entry_of
+
+# Kinds of side information, in sentences.
+NEEDS: dict[Need, str] = {
+    "auxiliary": "auxiliary rows",
+    "queries": "answers to its queries",
+    "leaked": "leaked records of the target",
+    "weights": "the client's weights",
+    "bottom": "the target's bottom model",
+    "gradients": "gradients of the target's bottom model",
+    "crafted_network": "a network that a malicious server crafts for it",
+    "labels": "labels of some records",
+    "steering": "a training in which its own steps break the protocol",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> s
         )
     for need in entry.needs:
         if need == "crafted_network":
-            crafted = getattr(entry.factory, "network", None)
+            crafted = entry.traits.network
             # Whether a user's network was crafted shows only when it runs.
             if deployment.model in (crafted, None) or deployment.model not in registry.models.names():
                 continue

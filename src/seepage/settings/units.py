@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from torch import Tensor
-
 from seepage import datasets, registry
 from seepage.assessment.measurement import joined_figures
 from seepage.assessment.three_questions import check_quasi_identifiers
@@ -84,7 +82,6 @@ def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
 S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
 A = TypeVar("A", bound="UnitsAudit[Any, Any]")
-G = TypeVar("G")
 
 # Share of the rows that the smaller rehearsal of rows has.
 _SHARE = 0.25
@@ -398,22 +395,3 @@ def extrapolated(small: float, double: float, times: float) -> float:
     """
     slope = max(double - small, 0.0)
     return small + slope * (times - 1)
-
-
-def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
-    """Return a guess of the type that a setting takes, with ``cells`` of these sizes along first and last axis."""
-    if not isinstance(guess, kind):
-        raise BadInputError(
-            f"{part.title!r} returned an object of type {type(guess).__name__} where "
-            f"{kind.__module__}.{kind.__name__} is expected; return one."
-        )
-    cells = getattr(guess, "cells", None)
-    if sizes is not None and isinstance(cells, Tensor):
-        (first, rows), *_, (last, columns) = sizes.items()
-        if cells.ndim != 3 or (cells.shape[0], cells.shape[-1]) != (rows, columns) or not cells.is_floating_point():
-            raise BadInputError(
-                f"{part.title!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
-                f"float64 of shape ({first}, record, {last}) = ({rows}, records, {columns}); decode encoded rows "
-                "(Encoder.decode), one column a cell."
-            )
-    return guess

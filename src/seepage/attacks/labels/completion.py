@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from seepage.attacks.labels.heads import by_heads
 from seepage.attacks.labels.scores import classes_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.labels import LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 
 
-@attacks.register("label_completion", "split", needs=("labels",))
-@attacks.register("label_completion", "vertical", needs=("labels",))
+@attacks.register("label_completion", "split", traits=Traits(needs=("labels",), bare_labels=False))
+@attacks.register("label_completion", "vertical", traits=Traits(needs=("labels",), bare_labels=False))
 @dataclass(frozen=True)
 class LabelCompletion:
     """Completes the own part of the network by a head that is fitted to a few known labels.
@@ -26,8 +25,6 @@ class LabelCompletion:
     records were sent several times, heads may read the features of all exchanges together.
     """
 
-    reads_bare: ClassVar[bool] = False
-
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
         """Return the guess; ``seeds`` are those of each training's heads."""
         inputs = {"features": view.features}
@@ -36,7 +33,9 @@ class LabelCompletion:
         return by_heads(inputs, knowledge, seeds, "model completion")
 
 
-@attacks.register("label_completion_active", "vertical", needs=("labels", "steering"))
+@attacks.register(
+    "label_completion_active", "vertical", traits=Traits(needs=("labels", "steering"), bare_labels=False, active=True)
+)
 @dataclass(frozen=True)
 class ActiveLabelCompletion(LabelCompletion):
     """Active: model completion by a party that scales its own steps up, so that the top model relies on its features.
@@ -51,13 +50,11 @@ class ActiveLabelCompletion(LabelCompletion):
         most: largest factor of a step.
     """
 
-    active: ClassVar[bool] = True
-
     gamma: float | int = 1.0
     most: float | int = 5.0
 
 
-@attacks.register("label_direct", "vertical")
+@attacks.register("label_direct", "vertical", traits=Traits(classes=True))
 @dataclass(frozen=True)
 class LabelDirect:
     """Reads the label off the sign of what comes back, where features are the logits themselves.
@@ -66,8 +63,6 @@ class LabelDirect:
     the logits is the predicted chance less 1 at the label, and the chance elsewhere, so that the negative entry is the
     label. With one logit for two classes, its sign is. The gradients of several exchanges are added up.
     """
-
-    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: LogitsView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""

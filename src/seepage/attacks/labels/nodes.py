@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from seepage.attacks.labels.heads import by_heads
 from seepage.attacks.labels.scores import classes_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.labels import LabelGuess, LabelKnowledge
 from seepage.wire.secureboost import NodesView
 
@@ -39,7 +38,7 @@ class NodeHeads:
         return by_heads(inputs, knowledge, seeds, "label inference from nodes")
 
 
-@attacks.register("node_clusters", "trees")
+@attacks.register("node_clusters", "trees", traits=Traits(classes=True))
 @dataclass(frozen=True)
 class NodeClusters:
     """Groups rows by the nodes that they share; known labels, where there are any, do no more than name the groups.
@@ -50,8 +49,6 @@ class NodeClusters:
     the rarer one is a bet on the rows that are in the smallest nodes of the first two trees, which outvotes two known
     labels: trees cut small nodes where labels are mixed, and leave large ones where the frequent label is alone.
     """
-
-    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: NodesView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
         """Return the guess; by a training's seed its groups start. Labels that are no classes are refused."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -12,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.schema import Discrete
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.split import CutView
 
 
-@attacks.register("label_norm", "split")
-@attacks.register("label_norm", "vertical")
+@attacks.register("label_norm", "split", traits=Traits(classes=True, bare_labels=False))
+@attacks.register("label_norm", "vertical", traits=Traits(classes=True, bare_labels=False))
 @dataclass(frozen=True)
 class LabelNorm:
     """Takes the records of the largest gradients for the rarest label, as many as its share says.
@@ -37,9 +36,6 @@ class LabelNorm:
         >>> LabelNorm()(ReturnedView(came, came, came), LabelKnowledge(target, rare)).labels.tolist()
         [[0.0, 1.0, 0.0, 0.0]]
     """
-
-    reads_bare: ClassVar[bool] = False
-    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""
@@ -60,8 +56,8 @@ class LabelNorm:
         return LabelGuess(labels.double(), chances)
 
 
-@attacks.register("label_direction", "split", needs=("labels",))
-@attacks.register("label_direction", "vertical", needs=("labels",))
+@attacks.register("label_direction", "split", traits=Traits(needs=("labels",), classes=True))
+@attacks.register("label_direction", "vertical", traits=Traits(needs=("labels",), classes=True))
 @dataclass(frozen=True)
 class LabelDirection:
     """Takes the label of the known records whose gradients point to the same side.
@@ -70,8 +66,6 @@ class LabelDirection:
     attack. Deviation: several known records of each label give its mean direction, instead of one record of the sought
     label. Labels that no known record has are never guessed. Of several exchanges the mean of the cosines counts.
     """
-
-    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,14 +13,14 @@ from torch import Tensor
 
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
 from seepage.errors import BadInputError
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess, SpreadShadows
 
 _RIDGES = np.logspace(-4, 4, 33)  # ridge strengths in units of the features' mean square
 _GRID, _LEAST = 1001, 20
 
 
-@attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))
+@attacks.register("ratio", "pooled", traits=Traits(needs=("auxiliary", "queries"), shares=True))
 @dataclass(frozen=True)
 class Ratio:
     """Estimates the share of the victim's rows that carry the attribute, with an interval.
@@ -42,8 +41,6 @@ class Ratio:
     """
 
     # Shadow models are spread over a range of shares, on which the attack estimates one.
-    estimates: ClassVar[bool] = True
-
     level: float = 0.95
 
     def __post_init__(self) -> None:

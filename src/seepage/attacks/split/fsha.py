@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,14 +15,16 @@ from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
 from seepage.models.split import record_losses
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.seeds import seeded
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
 
 _RATE, _BATCH = 1e-3, 256
 
 
-@attacks.register("fsha", "split", needs=("auxiliary",))
+@attacks.register(
+    "fsha", "split", traits=Traits(needs=("auxiliary",), classes=True, mark="active in its paper, passive here")
+)
 @dataclass(frozen=True)
 class FSHA:
     """Active in its paper, passive here: decodes gradients by a network that learned from those of auxiliary rows.
@@ -58,9 +59,6 @@ class FSHA:
         >>> float((guess.labels == seen.labels).double().mean()) > 0.9
         True
     """
-
-    mark: ClassVar[str] = "active in its paper, passive here"
-    of_classes: ClassVar[bool] = True
 
     hidden: tuple[int, ...] = (256, 128)
     epochs: int = 40

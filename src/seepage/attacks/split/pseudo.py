@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +15,7 @@ from torch.nn import functional
 from seepage.attacks.split.fsha import FSHA, decoder, message_features
 from seepage.errors import BadInputError, check_count
 from seepage.models.split import SplitModel, record_losses
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.seeds import seeded
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView, check_gradient
 
@@ -25,7 +24,7 @@ _BATCH = 256
 _STD = 0.01  # standard deviation of the weights that pseudo-clients start from
 
 
-@attacks.register("pcat", "split", needs=("auxiliary",))
+@attacks.register("pcat", "split", traits=Traits(needs=("auxiliary",), classes=True))
 @dataclass(frozen=True)
 class PseudoClientAttack:
     """Trains a client of its own on auxiliary rows, and on that client's gradients a network that decodes gradients.
@@ -44,8 +43,6 @@ class PseudoClientAttack:
     Raises:
         BadInputError: an argument is out of range.
     """
-
-    of_classes: ClassVar[bool] = True
 
     client_epochs: int = 30
     hidden: tuple[int, ...] = (256, 128)
@@ -75,7 +72,7 @@ class PseudoClientAttack:
         return _Simulation(view, rows, seed).trained(self.client_epochs)
 
 
-@attacks.register("sdar", "split", needs=("auxiliary",))
+@attacks.register("sdar", "split", traits=Traits(needs=("auxiliary",), classes=True))
 @dataclass(frozen=True)
 class AdversarialClientAttack(PseudoClientAttack):
     """As ``pcat``, with a pseudo-client whose gradients an adversary cannot tell from those that came back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
 
 Weights = Literal["cloned", "granted"]
@@ -21,7 +21,7 @@ _INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3
 _STD = 0.1
 
 
-@attacks.register("unsplit", "split")
+@attacks.register("unsplit", "split", traits=Traits(classes=True))
 @dataclass(frozen=True)
 class UnSplit:
     """Descends in turn on the private cells and on a copy of the client's weights, until both explain the messages.
@@ -52,8 +52,6 @@ class UnSplit:
         >>> guess.cells.shape
         torch.Size([20, 1])
     """
-
-    of_classes: ClassVar[bool] = True
 
     weights: Weights = "cloned"
     rounds: int = 20

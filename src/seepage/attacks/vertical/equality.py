@@ -14,11 +14,16 @@ from seepage.errors import BadInputError, check_choice
 from seepage.models.inverse import cells_of
 from seepage.models.layer_inverse import sums_of_categories
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 
-@attacks.register("esa", "vertical", needs=("bottom",))
+def _linear(attack: EqualitySolving) -> tuple[str, ...]:
+    """Return the networks that have no hidden layer: where predictions are matched, the top model too."""
+    return ("bottom", "top") if attack.match == "prediction" else ("bottom",)
+
+
+@attacks.register("esa", "vertical", traits=Traits(needs=("bottom",), linear=_linear))
 @dataclass(frozen=True)
 class EqualitySolving:
     """Linear equations of each record's columns from a known linear network, solved with the least norm.
@@ -41,11 +46,6 @@ class EqualitySolving:
 
     def __post_init__(self) -> None:
         check_choice("what equality solving matches:", self.match, Match)
-
-    @property
-    def linear(self) -> tuple[str, ...]:
-        """Networks that have no hidden layer: the bottom models, and the top model where predictions are matched."""
-        return ("bottom", "top") if self.match == "prediction" else ("bottom",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used. Networks with hidden layers are refused."""

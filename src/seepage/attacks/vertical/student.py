@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,13 +13,13 @@ from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 
-@attacks.register("student_dpa", "vertical", needs=("auxiliary",))
+@attacks.register("student_dpa", "vertical", traits=Traits(needs=("auxiliary",), averages=True))
 @dataclass(frozen=True)
 class StudentAttack:
     """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.
@@ -44,8 +43,6 @@ class StudentAttack:
     epochs: int = 15
     student_epochs: int = 10
     converge: bool = True
-    # A control needs columns of the attacker that tell a little of the target's cells.
-    averages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("epochs", "student_epochs"):

@@ -9,10 +9,12 @@ import torch
 
 from seepage.defenses.returned import Returned, ReturnedDefense, Targets
 from seepage.errors import BadInputError, positive
-from seepage.registry import defenses
+from seepage.registry import Traits, defenses
+
+_OURS = Traits(mark="our reading of its abstract")
 
 
-@defenses.register("pa_imfl", "vertical")
+@defenses.register("pa_imfl", "vertical", traits=_OURS)
 @dataclass(frozen=True)
 class PaImfl(ReturnedDefense):
     """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
@@ -38,8 +40,6 @@ class PaImfl(ReturnedDefense):
     """
 
     words: ClassVar[str] = "signs of noisy gradients"
-    mark: ClassVar[str] = "our reading of its abstract"
-
     epsilon: float | int = 1.0
     kept: float | int = 0.5
     clip: float | int = 1.0
@@ -64,7 +64,7 @@ class PaImfl(ReturnedDefense):
         return noisy.sign() * magnitude
 
 
-@defenses.register("vfldefender", "vertical")
+@defenses.register("vfldefender", "vertical", traits=_OURS)
 @dataclass(frozen=True)
 class VflDefender(ReturnedDefense):
     """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.
@@ -88,8 +88,6 @@ class VflDefender(ReturnedDefense):
     """
 
     words: ClassVar[str] = "gradients turned at random"
-    mark: ClassVar[str] = "our reading of its abstract"
-
     ratio: float | int = 1.0
 
     def __post_init__(self) -> None:

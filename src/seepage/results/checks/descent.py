@@ -10,6 +10,7 @@ import numpy as np
 
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
+from seepage.registry import argument
 from seepage.results.checks.facts import Facts, Fault, check
 from seepage.results.checks.finding import Where, few, place, share, where_of
 from seepage.run.runner import Run
@@ -25,9 +26,10 @@ _LEFT = 0.5
 _LATE = 0.05
 # Largest rise of the share of cells at twice the steps; of one training a few points are chance.
 _RISE = 0.02
-# Options that say how long an attack descends, and the number of units on which twice as many are tried.
-_STEPS = ("iterations", "steps", "epochs", "student_epochs")
+# Number of units on which twice as many steps are tried.
 _UNITS = 3
+# Options that say how long an attack descends.
+_STEPS = ("iterations", "steps", "epochs", "student_epochs")
 
 
 @check("SEEP002", "error", "An attack did not converge", "descent")
@@ -120,10 +122,7 @@ class Longer(NamedTuple):
 
 def steps_of(attack: object) -> dict[str, int]:
     """Return the options of an attack that say how long it descends, with their values; empty without any."""
-    descent = getattr(attack, "descent", None)
-    if descent is not None:
-        return {"iterations": descent.iterations}
-    values = {name: getattr(attack, name, None) for name in _STEPS}
+    values = {name: argument(attack, name) for name in _STEPS}
     return {name: value for name, value in values.items() if isinstance(value, int)}
 
 

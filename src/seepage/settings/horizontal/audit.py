@@ -32,6 +32,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
+from seepage.settings.guessing import guessed
 from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.reference import draws_of, measured_references
@@ -55,7 +56,7 @@ from seepage.settings.setting import (
     TaskTraining,
 )
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, Tables, check_guess, facts_of, table_origin, with_fields
+from seepage.settings.units import CONTROL_UNITS, Tables, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
@@ -205,13 +206,13 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if part.kind != "attack":
             return _GROUPS["cpu"][0]
         # What an attack optimises together anyway.
-        restarts = int(getattr(self.instance(part), "restarts", 1))
+        restarts = int(registry.argument(self.instance(part), "restarts", 1))
         fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
         return next((group for group in _GROUPS[self.where] if group <= fit), 1)
 
     def memory(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the bytes of a search from all random starts at once, or of the client's own pass over its batch."""
-        restarts = int(getattr(self.instance(part), "restarts", 1)) if part.kind == "attack" else 1
+        restarts = int(registry.argument(self.instance(part), "restarts", 1)) if part.kind == "attack" else 1
         rows = self.group(configuration, part) * restarts * self.protocol(configuration).records
         return rows * self.subject.encoder.width * _BYTES
 
@@ -411,13 +412,10 @@ class HorizontalExposure(Exposure):
         attack = audit.instance(part)
         if is_attack and _in_rounds(subject, audit.protocol(self.configuration)):
             attack = cast("Attack", OverRounds(attack))
-        reports = is_attack and progress is not None and takes(attack, "progress")
-        more = {"progress": progress} if reports else {}
-        begun = time.perf_counter()
-        guess = attack(self.transcript.view, self.knowledge if is_attack else self.plainly, seeds, **more)
-        seconds = (time.perf_counter() - begun) / len(seeds)
-        secret = self.transcript.secret
-        guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
+        sizes = {"victim": len(seeds), "column": len(schema.columns)}
+        seen = (self.transcript.view, self.knowledge if is_attack else self.plainly, seeds)
+        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress if is_attack else None)
+        seconds, secret = together / len(seeds), self.transcript.secret
         shown = None
         if guess.certified is not None and self.knowledge.defense.name == "none" and not audit.swapped:
             shown = visible(self.transcript.view, secret, subject.encoder)
@@ -526,7 +524,7 @@ def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     registered = registry.attacks.of("horizontal")
     attack = registered.create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
-    several = getattr(attack, "restarts", 1) > 1 and takes(factory, "restarts")
+    several = registry.argument(attack, "restarts", 1) > 1 and takes(factory, "restarts")
     if spec.restarts is not None and several and "restarts" not in part.options:
         attack = registered.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
     return attack
@@ -537,14 +535,14 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
 
     The gradient of the first layer's weights (400 ReLU units) is there a multiple of the record, so nothing but the
     attack stands between server and record: one that does not close ``LEAKED`` of the gap to certainty is broken. Where
-    an attack is made for a certain network (its ``network``), the audit's stays.
+    an attack is made for a certain network, the audit's stays.
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
     registered = registry.attacks.of("horizontal")
     comparators = registry.baselines.of("horizontal")
     plain_baselines = tuple(part for part in spec.baselines if not entry_of(comparators, part).needs)
-    keeps_network = any(hasattr(entry_of(registered, attack).factory, "network") for attack in spec.attacks)
+    keeps_network = any(entry_of(registered, attack).traits.network for attack in spec.attacks)
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},

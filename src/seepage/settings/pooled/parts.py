@@ -38,4 +38,4 @@ def views_of(part: Part) -> tuple[type, ...]:
 def estimates_shares(spec: PooledSpec) -> bool:
     """Return whether an attack estimates a share, from shadow models over a range of shares."""
     entries = [entry_of(registry.attacks.of("pooled"), part) for part in spec.attacks]
-    return any(getattr(entry.factory, "estimates", False) for entry in entries)
+    return any(entry.traits.shares for entry in entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import UserDict
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,12 +19,12 @@ from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, entry_in, timed
 from seepage.settings.part import make_part
 from seepage.settings.pooled.data import PooledData
 from seepage.settings.pooled.parts import PooledDefense, estimates_shares, views_of
 from seepage.settings.pooled.spec import PooledSpec, pair
 from seepage.settings.setting import Outcome, PlannedPart
-from seepage.settings.units import check_guess
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.stacked import Dense
 from seepage.wire.pooled import (
@@ -88,14 +87,17 @@ class AttackSeed:
             return self._update(part)
         if GradientsView in sees:
             return self._gradients(part)
-        begun = time.perf_counter()
-        attack = make_part(registry.attacks.of("pooled"), part.part)
+        attack = attack_in("pooled", part)
         seeds = [stream(self.spec.seed, self.unit, "attack") % 2**31]
-        view = self._seen.models if ModelView in sees else self._seen.answers.again()
-        guess = attack(view, self.knowledge, seeds)
-        seconds = time.perf_counter() - begun
-        figures = self._figures(check_guess(part.part, guess, PropertyGuess))
-        if getattr(attack, "estimates", False):
+
+        # The joint models that are asked are trained when they are first needed, in the attack's time.
+        def guess_of() -> object:
+            view = self._seen.models if ModelView in sees else self._seen.answers.again()
+            return attack(view, self.knowledge, seeds)
+
+        guess, seconds = timed(part, PropertyGuess, guess_of)
+        figures = self._figures(guess)
+        if entry_in("pooled", part).traits.shares:
             # Errors of estimated shares and intervals, over shares on the whole range.
             seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
             figures += self._of_estimates(attack(seen.answers, self.knowledge, seeds))
@@ -228,15 +230,18 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack on gradients of federated training instead of the joint model."""
-        attack = make_part(registry.attacks.of("pooled"), part.part)
+        attack = attack_in("pooled", part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
-        begun = time.perf_counter()
         pool, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
-        seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
-        guess = attack(seen, self.knowledge, [self._seed("attack") % 2**31])
-        seconds = time.perf_counter() - begun
+
+        # The training in which the gradients are sent counts as the attack's time.
+        def guess_of() -> object:
+            seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
+            return attack(seen, self.knowledge, [self._seed("attack") % 2**31])
+
+        guess, seconds = timed(part, PropertyGuess, guess_of)
         return Outcome(self._figures(guess), seconds / self.spec.targets)
 
     @cached_property
@@ -251,15 +256,16 @@ class AttackSeed:
         return pairs.repeat(self.spec.targets // 4, 1)
 
     def _update(self, part: PlannedPart) -> Outcome:
-        spec = self.spec
-        attack = make_part(registry.attacks.of("pooled"), part.part)
-        begun = time.perf_counter()
-        view, shares = self._updates
-        shares = shares[self._order]
-        view = replace(view, before=view.before.again(), after=view.after.again())
-        low, high = spec.new_shares
-        guess = attack(view, self.knowledge, [self._seed("attack") % 2**31])
-        seconds = time.perf_counter() - begun
+        spec, attack = self.spec, attack_in("pooled", part)
+
+        # Both models are trained when they are first needed, in the attack's time.
+        def guess_of() -> object:
+            view, _ = self._updates
+            view = replace(view, before=view.before.again(), after=view.after.again())
+            return attack(view, self.knowledge, [self._seed("attack") % 2**31])
+
+        guess, seconds = timed(part, PropertyGuess, guess_of)
+        shares, (low, high) = self._updates[1][self._order], spec.new_shares
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         pairs = [(a, b) for a in (low, high) for b in (low, high)]
         by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a, b in pairs}

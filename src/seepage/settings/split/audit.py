@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,9 +29,10 @@ from seepage.models.own_parts import as_they_predict, own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
-from seepage.registry import Attack, Entry
+from seepage.registry import Attack, Entry, argument
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
+from seepage.settings.guessing import attack_in, guessed, needs_in
 from seepage.settings.lever import Lever
 from seepage.settings.loss_form import form_of, loss_in_words
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
@@ -41,7 +41,7 @@ from seepage.settings.split.base import COLUMN_SCALES, AttackedTopology, Topolog
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import Tables, check_guess, facts_of, of_some_rows, planned
+from seepage.settings.units import Tables, facts_of, of_some_rows, planned
 from seepage.sources import is_own
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
@@ -189,7 +189,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels), form)
         neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels), form)
         keep_records = spec.keep_records or not self.own
-        training = (spec, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
+        training = (spec, unit, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
         some_schema = data.schema.model_copy(update={"columns": tuple(data.schema.columns[i] for i in model.private)})
         population = Population.of(data.all, some_schema, data.statistics, spec.quasi_identifiers)
         known = attacked.cells[None, :, list(model.public)]
@@ -214,7 +214,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             return {}
         if part.column is not None:
             return {"sees": "what it sent and what came back of every record", "labels": self.spec.known_labels}
-        adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
+        adapts = argument(make_part(registry.attacks.of("split"), part.part), "aware", True)
         defense_facts = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(defense_facts)}
 
@@ -266,7 +266,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the coin or the labels where nothing protects them."""
         if label_inference.guesses_labels(entry):
-            return getattr(entry.factory, "reads_bare", True)
+            return entry.traits.bare_labels
         return "weights" in entry.needs
 
 
@@ -382,11 +382,12 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         label_inference.check_two_labels(part.title, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
-        if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
-            check_enumerable(space, attack.most)
+        most = argument(attack, "most")
+        if most is not None and argument(attack, "search", "exhaustive") == "exhaustive":
+            check_enumerable(space, most)
         blurred = [(part, defense_of(part)) for part in spec.defenses]
         noisy = next((part for part, blur in blurred if blur.noise is not None or blur.returned is not None), None)
-        if getattr(attack, "weights", "current") == "about" and noisy is not None:
+        if argument(attack, "weights") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.title!r} fits how far the client weights are off (weights='about') on gradients as they are, "
                 f"but under {noisy.title!r} clients change theirs; leave out one of the two."
@@ -410,6 +411,7 @@ class AttackedTraining(AttackedTopology):
     """One training and the server's view of the attacked rows."""
 
     spec: SplitSpec
+    unit: int
     defense: SplitDefense
     learning: SplitLearning
     trained: TrainedSplit
@@ -457,7 +459,7 @@ class AttackedTraining(AttackedTopology):
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
         form = model.form
         hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
-        seed = stream(spec.seed, 0, "known labels") % 2**62
+        seed = stream(spec.seed, self.unit, "known labels") % 2**62
         seen = [self.seen.view]
         if len(hints):
             seen = [self.learning.observe_all(self.exchanges, hints, seed).view, *seen]
@@ -477,29 +479,19 @@ class AttackedTraining(AttackedTopology):
             view = label_inference.mixed_up(view, len(hints), gradients=False)
         true = torch.cat([hints.labels, self.seen.labels])[None]
         places = torch.arange(len(hints))[None]
-        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
-        attack = make_part(registered, part.part)
-        begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.knowledge.statistics.target, places, true[:, : len(hints)])
-        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
-        return label_inference.labels_outcome(schema.target, true, guess, len(hints), time.perf_counter() - begun)
+        seeds = [stream(spec.seed, self.unit, "starts")]
+        guess, seconds = guessed(part, LabelGuess, attack_in("split", part), view, knowledge, seeds)
+        return label_inference.labels_outcome(schema.target, true, guess, len(hints), seconds)
 
     def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline, and its time for a record."""
-        seeds = [stream(self.spec.seed, 0, "starts")]
-        attack: Callable[..., CutGuess]
-        if part.part.name == PRIOR:
-            attack, knowledge = Posterior(observed=False), self.knowledge
-        elif part.kind == "attack":
-            attack, knowledge = make_part(registry.attacks.of("split"), part.part), self.knowledge
-        else:
-            registered = registry.baselines.of("split")
-            attack = make_part(registered, part.part)
+        seeds, knowledge = [stream(self.spec.seed, self.unit, "starts")], self.knowledge
+        attack = Posterior(observed=False) if part.part.name == PRIOR else attack_in("split", part)
+        if part.kind == "baseline" and part.part.name != PRIOR and not needs_in("split", part):
             # Neighbours are of all training rows, as in the paper; what names its need has what is granted.
-            knowledge = self.knowledge if entry_of(registered, part.part).needs else self.neighbours
-        begun = time.perf_counter()
-        guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
-        seconds = time.perf_counter() - begun
+            knowledge = self.neighbours
+        guess, seconds = guessed(part, CutGuess, attack, self.seen.view, knowledge, seeds)
         table = (self.rows.schema, self.trained.model.private, self.knowledge.statistics)
         each = seconds / self.seen.view.records
         return columns_outcome(*table, self.seen, guess, each, self.keep_records, self.questions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -22,6 +21,7 @@ from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of, usual_split_head
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, guessed, needs_in
 from seepage.settings.labels import (
     guesses_labels,
     labels_outcome,
@@ -32,7 +32,7 @@ from seepage.settings.labels import (
 )
 from seepage.settings.loss_form import form_of, loss_in_words
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
-from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
+from seepage.settings.part import Part, entry_of, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
@@ -42,9 +42,9 @@ from seepage.sources import is_own
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.text import how_many
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import FeatureTranscript
-from seepage.wire.vertical import FeatureKnowledge, KnownFeatures, Leaked, SmashedView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, KnownFeatures, Leaked, SmashedView
 
 _TRAINING = Part(name="training")
 _WORDS = {
@@ -189,7 +189,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         population = Population.of(data.all, data.schema, data.statistics, spec.quasi_identifiers)
         questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62])
         return AttackedWhole(
-            spec, learning, trained, seen, test, knowledge, labels, self.swapped, keep_records, questions
+            spec, unit, learning, trained, seen, test, knowledge, labels, self.swapped, keep_records, questions
         )
 
     @property
@@ -214,7 +214,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         """Return a control: fair coins, all that the client holds, behind linear layers as wide as their inputs."""
         registered = registry.attacks.of("split")
         entries = [(part, entry_of(registered, part)) for part in self.spec.attacks]
-        attacks = tuple(part for part, e in entries if not guesses_labels(e) or getattr(e.factory, "reads_bare", True))
+        attacks = tuple(part for part, e in entries if not guesses_labels(e) or e.traits.bare_labels)
         if not attacks:
             return None
         some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
@@ -250,6 +250,7 @@ class AttackedWhole(AttackedTopology):
     """One training and the attacker's view of the attacked rows."""
 
     spec: SplitSpec
+    unit: int
     learning: WholeClientLearning
     trained: TrainedWhole
     seen: FeatureTranscript[SmashedView]
@@ -270,7 +271,6 @@ class AttackedWhole(AttackedTopology):
 
     def label(self, part: PlannedPart) -> Outcome:
         """Return the figures of a guess of the labels of training, from the gradients returned at the second cut."""
-        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         view = self.trained.returned
         assert view is not None
         places = self.labels.known
@@ -278,17 +278,15 @@ class AttackedWhole(AttackedTopology):
         some = view.of(slice(0, places.shape[1] + self.seen.view.records))
         some = mixed_up(some, places.shape[1]) if self.swapped else some
         true = self.trained.rows.labels[None, : some.records]
-        begun = time.perf_counter()
-        guess = make_part(registered, part.part)(some, self.labels, [stream(self.spec.seed, 0, "starts")])
-        return labels_outcome(self.labels.target, true, guess, places.shape[1], time.perf_counter() - begun)
+        seeds = [stream(self.spec.seed, self.unit, "starts")]
+        guess, seconds = guessed(part, LabelGuess, attack_in("split", part), some, self.labels, seeds)
+        return labels_outcome(self.labels.target, true, guess, places.shape[1], seconds)
 
     def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline on the columns, and its time for a record."""
-        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
-        needs = entry_of(registered, part.part).needs
-        begun = time.perf_counter()
-        seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
-        guess = make_part(registered, part.part)(self.seen.view, self.knowledge.only(needs), seeds)
-        seconds = time.perf_counter() - begun
+        seeds, knowledge = [stream(self.spec.seed, self.unit, "starts") % 2**62], self.knowledge
+        seen = (self.seen.view, knowledge.only(needs_in("split", part)), seeds)
+        sizes = {"training": 1, "column": len(knowledge.schema.columns)}
+        guess, seconds = guessed(part, FeatureGuess, attack_in("split", part), *seen, sizes)
         each = seconds / self.seen.view.records
         return features_outcome(self.knowledge, self.seen, guess, each, self.keep_records, self.questions)

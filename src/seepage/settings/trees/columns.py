@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
@@ -24,10 +23,11 @@ from seepage.protocols import trees as boosting
 from seepage.protocols.secureboost import GrownTrees, SecureBoost
 from seepage.registry import Need
 from seepage.seeds import stream
+from seepage.settings.guessing import attack_in, guessed
 from seepage.settings.labels import guesses_labels, labels_outcome, refuse_class_attacks, with_label_columns
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
-from seepage.settings.part import Part, entry_of, make_part, marks_of, named
+from seepage.settings.part import Part, entry_of, marks_of, named
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
@@ -43,7 +43,6 @@ from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import (
     UnitsAudit,
     UnitsExposure,
-    check_guess,
     facts_of,
     planned,
     rehearsed_rows,
@@ -246,18 +245,14 @@ class _Grown:
         """Return the figures of a part in this training."""
         if part.kind == "about":
             return Outcome(utility(self.grown.forest, *self.tested))
-        registered = (registry.attacks if part.kind == "attack" else registry.baselines).of("trees")
-        attack = make_part(registered, part.part)
+        attack = attack_in("trees", part)
         purpose = "starts" if part.kind == "attack" else "baseline"
         seeds = [stream(self.audit.spec.seed, self.unit, purpose) % 2**62]
-        begun = time.perf_counter()
         if part.column is not None:
-            guess = attack(self.nodes(), self.knows_labels(), seeds)
-            return self.labels_guessed(check_guess(part.part, guess, LabelGuess), time.perf_counter() - begun)
-        guess = attack(self.sums(), self.knows_columns(), seeds)
+            return self.labels_guessed(*guessed(part, LabelGuess, attack, self.nodes(), self.knows_labels(), seeds))
         sizes = {"training": 1, "column": len(self.passive)}
-        checked = check_guess(part.part, guess, FeatureGuess, sizes)
-        return self.columns_guessed(checked, time.perf_counter() - begun)
+        seen = (self.sums(), self.knows_columns(), seeds)
+        return self.columns_guessed(*guessed(part, FeatureGuess, attack, *seen, sizes))
 
     @property
     def passive(self) -> list[int]:

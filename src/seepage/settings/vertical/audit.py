@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +42,7 @@ from seepage.protocols.vertical import Rows, Steering, TrainedVertical, Vertical
 from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
+from seepage.settings.guessing import attack_in, entry_in, guessed, needs_in, timed
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
@@ -51,7 +51,6 @@ from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitsAudit,
-    check_guess,
     facts_of,
     joined,
     of_some_rows,
@@ -445,8 +444,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the planted columns, or the labels, where nothing protects them."""
         if label_inference.guesses_labels(entry):
-            return getattr(entry.factory, "reads_bare", True)
-        learns = {"queries", "leaked"} & set(entry.needs) or getattr(entry.factory, "averages", False)
+            return entry.traits.bare_labels
+        learns = {"queries", "leaked"} & set(entry.needs) or entry.traits.averages
         return not self._logits and bool(learns)
 
     @property
@@ -470,9 +469,10 @@ class _Sizes:
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     refuse_inapplicable(spec.attacks, deployment(spec))
+    registered = registry.attacks.of("vertical")
     for part in spec.attacks:
-        linear = getattr(make_part(registry.attacks.of("vertical"), part), "linear", ())
-        if any(getattr(spec, network) for network in linear):
+        linear = entry_of(registered, part).traits.linear
+        if linear is not None and any(getattr(spec, network) for network in linear(make_part(registered, part))):
             raise BadInputError(
                 f"the attack {part.title!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
@@ -620,29 +620,26 @@ class VerticalExposure(Exposure):
 
     def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack, a baseline or the self-inversion in each training."""
-        begun, seen = time.perf_counter(), self.seen
         if part.column is not None:
             return self.labels(part)
-        if part.kind == "about":
-            guess = self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
-        elif part.kind == "attack" and part.label in self.audit.shadowing:
-            guess = self.shadow(part.label).guess(seen.view)
-        else:
-            registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-            needs = entry_of(registered, part.part).needs
-            knowledge = self.granted(needs)
-            if "gradients" in needs:
-                seen = self.first
-            returned = make_part(registered, part.part)(seen.view, knowledge, self.audit.seeds("attack"))
-            guess = check_guess(part.part, returned, FeatureGuess)
-        seconds = time.perf_counter() - begun
+        needs = () if part.kind == "about" else needs_in("vertical", part)
+        seen = self.first if "gradients" in needs else self.seen
+
+        # What is granted and trained for the attack counts as its time.
+        def guess_of() -> object:
+            if part.kind == "about":
+                return self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
+            if part.kind == "attack" and part.label in self.audit.shadowing:
+                return self.shadow(part.label).guess(seen.view)
+            return attack_in("vertical", part)(seen.view, self.granted(needs), self.audit.seeds("attack"))
+
+        guess, seconds = timed(part, FeatureGuess, guess_of)
         of_rows = part.kind != "about" and self.audit.layout is None
         return self.figures(seen, guess, seconds, self.questions if of_rows else None)
 
     def labels(self, part: PlannedPart) -> Outcome:
         """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
-        registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-        entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
+        entry, attack = entry_in("vertical", part), attack_in("vertical", part)
         victim, labelled = self.audit.spec.victim, self.audit.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
         view: ReturnedView | BatchView
@@ -654,10 +651,9 @@ class VerticalExposure(Exposure):
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.audit.data.statistics.target
         first = torch.arange(labelled).expand(len(true), labelled)
-        begun = time.perf_counter()
-        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.audit.seeds("attack"))
-        guess = check_guess(part.part, returned, LabelGuess)
-        return label_inference.labels_outcome(target, true, guess, labelled, time.perf_counter() - begun)
+        knowledge = LabelKnowledge(target, marginal, first, true[:, :labelled])
+        guess, seconds = guessed(part, LabelGuess, attack, view, knowledge, self.audit.seeds("attack"))
+        return label_inference.labels_outcome(target, true, guess, labelled, seconds)
 
     @cached_property
     def returned(self) -> ReturnedView:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,11 +11,11 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.first_layer import nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import check
 from seepage.errors import BadInputError
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("loki", "horizontal", needs=("crafted_network",))
+@attacks.register("loki", "horizontal", traits=Traits(needs=("crafted_network",), network="loki"))
 @dataclass(frozen=True)
 class Loki:
     """The attack of an active, malicious server on model ``loki``: every client's bins, read from their aggregate.
@@ -40,9 +39,6 @@ class Loki:
         >>> bool(torch.isclose(guess.cells, ran.secret.cells, atol=1e-3).all())
         True
     """
-
-    # It cannot attack other models, so that a positive control keeps the audit's model.
-    network: ClassVar[str] = "loki"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guessed records, one client's after the other's; ``seeds`` are not used."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("robbing_the_fed", "horizontal", needs=("crafted_network",))
+@attacks.register("robbing_the_fed", "horizontal", traits=Traits(needs=("crafted_network",), network="imprint"))
 @dataclass(frozen=True)
 class RobbingTheFed:
     """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.
@@ -24,9 +23,6 @@ class RobbingTheFed:
     records in k bins, about the share (1 - 1/k)^(B - 1) are alone. Bins that hold several records give their mean; the
     candidates nearest to valid rows are taken.
     """
-
-    # It cannot attack other models, so that a positive control keeps the audit's model.
-    network: ClassVar[str] = "imprint"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guessed records; nothing is random, so ``seeds`` are not used."""

@@ -94,6 +94,11 @@ class Reconstruction:
     epoch_prior: float | int = 0.01
     rows_at_once: int | None = None
 
+    @property
+    def iterations(self) -> int:
+        """Of the descent."""
+        return self.descent.iterations
+
     def __post_init__(self) -> None:
         check_count("restarts", self.restarts)
         if self.rows_at_once is not None:

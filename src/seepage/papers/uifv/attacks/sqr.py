@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from seepage.attacks.horizontal.exact.first_layer import choose_records, refuse_
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
@@ -36,7 +36,7 @@ _SIZES = (0.05, 20.0, 600)
 _NODES = 200
 
 
-@attacks.register("sqr", "horizontal")
+@attacks.register("sqr", "horizontal", traits=Traits(network="gaussian"))
 @dataclass(frozen=True)
 class Sqr:
     """Tensor decomposition of a single gradient query, for one wide hidden layer of normal weights without biases.
@@ -81,9 +81,6 @@ class Sqr:
         >>> Sqr()(ran.view, Knowledge(data.schema, data.statistics, 1), [0]).cells.shape == ran.secret.cells.shape
         True
     """
-
-    # It cannot attack other models, so that a positive control keeps the audit's model.
-    network: ClassVar[str] = "gaussian"
 
     components: int = 12
 
