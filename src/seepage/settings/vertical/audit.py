@@ -467,12 +467,17 @@ class _Sizes:
     labels: int
 
 
+def _linear(part: Part) -> tuple[str, ...]:
+    """Return the networks that must have no hidden layer for an attack."""
+    registered = registry.attacks.of("vertical")
+    linear = entry_of(registered, part).traits.linear
+    return () if linear is None else linear(make_part(registered, part))
+
+
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     refuse_inapplicable(spec.attacks, deployment(spec))
-    registered = registry.attacks.of("vertical")
     for part in spec.attacks:
-        linear = entry_of(registered, part).traits.linear
-        if linear is not None and any(getattr(spec, network) for network in linear(make_part(registered, part))):
+        if any(getattr(spec, network) for network in _linear(part)):
             raise BadInputError(
                 f"the attack {part.title!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
@@ -753,7 +758,7 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
     attacks = registry.attacks.of("vertical")
     for part in spec.attacks:
         entry = entry_of(attacks, part)
-        linear = set(getattr(make_part(attacks, part), "linear", ())) & own.keys()
+        linear = set(_linear(part)) & own.keys()
         layered = "bottom" in own and ("gradients" in entry.needs or BatchView in entry.sees)
         if linear or layered or ("gradients" in entry.needs and "top" in own):
             raise BadInputError(
