@@ -292,4 +292,4 @@ def test_one_part_serves_two_settings() -> None:
     assert registry.attacks["label_heads"].factory is LabelHeads
     for name in ("split", "vertical"):
         assert registry.attacks.of(name).entry_of(LabelHeads()).setting == name
-    assert getattr(registry.attacks.of("vertical")["label_completion_active"].factory, "active", False)
+    assert registry.attacks.of("vertical")["label_completion_active"].traits.active
