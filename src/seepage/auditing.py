@@ -387,8 +387,10 @@ def measured(
     """Run audits as steps of a larger plan: results go to a store, and no file is written."""
     all_audits, places = with_controls(audits)
     plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
+    listener = listener or Listener()
+    listener.planned(plan)
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
-    runs = run_audits(all_audits, store, listener or Listener(), plan, budget, limits, machines)
+    runs = run_audits(all_audits, store, listener, plan, budget, limits, machines)
     return _reports(audits, all_audits, places, runs, [[] for _ in audits], limits, plan, {})
 
 
