@@ -92,7 +92,8 @@ def test_without_a_defense_the_next_step_is_one() -> None:
 
 def test_a_defense_that_was_not_reached_is_no_reason_to_say_that_nothing_helps() -> None:
     assert said([row("none", 0.99)]).startswith(
-        "No verdict yet for gloves and thick: time ran out before they were attacked. Run the command again"
+        "No verdict yet for gloves and thick: time ran out before they were attacked. Run it again with more time "
+        "and the same run folder (--out)."
     )
 
 
@@ -144,4 +145,7 @@ def test_units_without_time_are_the_reason_where_nothing_is_decided() -> None:
     assert run.status == "left_out"
     few = replace(row("gloves", 0.6, n=3), lift_low=-0.3, lift_high=0.3)
     words = what_to_do(AuditResult(audit, [row("none", 0.99), few], runs=[run]))
-    assert words[0] == ("No verdict yet for gloves: time ran out after 3 of 9 tosss. Run the command again to finish.")
+    assert words[0] == (
+        "No verdict yet for gloves: time ran out after 3 of 9 tosss. Run it again with the same run folder (--out) to "
+        "finish."
+    )

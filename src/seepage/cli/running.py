@@ -95,7 +95,7 @@ def run(
             print_message(line)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
-    place = out or new_folder(audits[0].about.dataset, audits[0].own)
+    place = out or new_folder(audits[0].about.dataset, audits[0].own, quiet)
     messages = make_console(stderr=True)
     inferred = audits[0].inferred
     if inferred is not None:

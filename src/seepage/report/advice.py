@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from seepage.assessment.task import is_error
-from seepage.report.answer import in_hundred, ran_out_of_time, rounded_up
+from seepage.report.answer import SAME_FOLDER, in_hundred, ran_out_of_time, rounded_up
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
@@ -199,12 +199,11 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         if record["closed"] is not None and record["closed"] < ENOUGH and record["tier"] in (*UNKNOWN, LITTLE)
     ]
     spec = result.audit.spec
-    waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
-        names = list(dict.fromkeys(waiting))
-        was = "it was" if len(names) == 1 else "they were"
-        missing = f"No verdict yet for {listed(names)}: time ran out before {was} attacked."
-        return f"{missing} Run the command again with more time." if waiting else None
+        waiting = listed(result.not_reached_in_words)
+        was = "it was" if len(result.not_reached) == 1 else "they were"
+        missing = f"No verdict yet for {lowered(waiting)}: time ran out before {was} attacked."
+        return f"{missing} Run it again with more time and {SAME_FOLDER}." if result.not_reached else None
     best = min(unclear, key=lambda record: record["closed"])
     yet = f"No verdict yet{_of_configuration(result, best)}"
     if best["tier"] == INCOMPLETE:

@@ -23,6 +23,8 @@ from seepage.text import clean, how_many, listed, lowered, percent
 
 FEW = 20
 """Fewest units with an interval in a sentence."""
+SAME_FOLDER = "the same run folder (--out)"
+"""Where a run that was stopped goes on, as advice names it."""
 _COLUMNS = 3
 _WHOLE = 1 - 1e-9
 
@@ -172,7 +174,7 @@ def ran_out_of_time(result: AuditResult, record: Record) -> str | None:
     if run is None or run.status != "left_out":
         return None
     unit = result.audit.spec.unit
-    return f"time ran out after {record['n']} of {run.planned} {unit}s. Run the command again to finish."
+    return f"time ran out after {record['n']} of {run.planned} {unit}s. Run it again with {SAME_FOLDER} to finish."
 
 
 def exposed_columns(result: AuditResult, record: Record) -> list[str]:

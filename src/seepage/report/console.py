@@ -107,8 +107,9 @@ class Bar(Listener):
         if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
             self._shown = now
             # What a defense costs the task is trained for after the last job.
-            done = f"{self._done} of {jobs} jobs done after {lasting(now - self._began)}"
-            self._line(f"{done}, now {clean(what, 120)}.")
+            # Before the first job there is none to count.
+            done = f"{self._done} of {jobs} jobs done after" if jobs else "preparing for"
+            self._line(f"{done} {lasting(now - self._began)}, now {clean(what, 120)}.")
 
     def _line(self, text: str) -> None:
         self._progress.console.print(Text(f"seepage: {clean(text, 4000)}"), soft_wrap=True)

@@ -91,11 +91,7 @@ def _of_labels_too(about: About, record: Record) -> list[str]:
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     """Return the configurations without a figure, so that none of them is taken for a good one."""
-    notes = []
-    for size, defense in result.not_reached:
-        words = result.defense(defense)
-        at = f" at {result.audit.about.size} {size}" if size is not None else ""
-        notes.append((NOT_REACHED, f"{capitalised(words)}{at}: nothing was measured."))
+    notes = [(NOT_REACHED, f"{capitalised(words)}: nothing was measured.") for words in result.not_reached_in_words]
     for name, why in result.audit.not_tried.items():
         notes.append(
             (NOT_TRIED, f"{capitalised(clean(name))} is not tried, and not known to be safe: {clean(why, 400)}")
