@@ -57,6 +57,42 @@ class Headline(NamedTuple):
         return " ".join(self.sentences)
 
 
+class Flow(NamedTuple):
+    """Who sends what to whom, and what is read of it: a line of the picture at the top of a report."""
+
+    sender: str
+    secret: str
+    message: str
+    attacker: str
+    reads: str
+
+
+def flows(result: AuditResult) -> list[Flow]:
+    """Return what is sent and read in the configuration of the headline; the label's flow after that of the cells."""
+    about, record = result.audit.about, result.reference
+    secret = clean(about.secret, 80)
+    if record is None or record["mean"] is None:
+        return [Flow(about.sender, secret, about.message, about.attacker, "nothing measured")]
+    of_label = record["of"] is not None and about.label_attacker is not None
+    label = record if of_label else record["label"]
+    lines = [] if of_label else [_flow(about, record, about.sender, about.attacker)]
+    if about.label is not None and label is not None and label["mean"] is not None:
+        labels = {**label, "of": about.label}
+        if about.label_attacker is not None:
+            lines.append(_flow(about, labels, about.attacker, about.label_attacker, "what is sent back"))
+        elif record["of"] is None:
+            lines.append(_flow(about, labels, about.sender, about.attacker))
+    return lines
+
+
+def _flow(about: About, record: Record, sender: str, attacker: str, message: str | None = None) -> Flow:
+    of_label = record["of"] is not None
+    secret = f"the label {clean(record['of'], 40)}" if of_label else clean(about.secret, 80)
+    guessed = "" if record["baseline"] is None else f"; {_gets(about, record)}"
+    reads = f"{_doing(about, record)}{guessed}"
+    return Flow(sender, secret, clean(message or about.message, 80), attacker, reads)
+
+
 def headline(result: AuditResult) -> Headline:
     """Return the verdict on the configuration without a defense in which most leaks, and those with one beside it."""
     record = result.reference

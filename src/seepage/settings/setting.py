@@ -166,7 +166,9 @@ class About:
         dataset, protocol, model: names in results.
         lead: first sentence of the report.
         attacker: who attacks, as the subject of a sentence ("The server").
+        sender: who sends the message that is read, as the subject of a sentence ("A client").
         secret: what is attacked, as an object ("all cells").
+        record: cells that a whole record has, where these are not all of a row; empty where they are.
         message: data that the attacker has and a baseline has not ("the gradient").
         trials: question of an accuracy that is no share of read cells.
         size: name of the number of records behind a message.
@@ -196,7 +198,9 @@ class About:
     model: str
     lead: str = "What an honest-but-curious participant learns from what crosses the wire."
     attacker: str = "The attacker"
+    sender: str = "Another party"
     secret: str = "all private cells"
+    record: str = ""
     message: str = "what crosses the wire"
     trials: Trials | None = None
     size: str = "batch size"
@@ -257,6 +261,7 @@ class Audit(ABC, Generic[S]):
     Attributes:
         parts: baselines, measurements of the deployment and attacks, in the order of results.
         dataset: the table; None where the rows are no table.
+        whole: the table with all columns, of which ``dataset`` has some; None where it has all.
         own: whether the rows are the user's own, so that they are kept out of files and reports.
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
@@ -273,6 +278,7 @@ class Audit(ABC, Generic[S]):
     configurations: Sequence[Configuration]
     parts: Sequence[PlannedPart]
     dataset: Dataset | None = None
+    whole: Dataset | None = None
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True

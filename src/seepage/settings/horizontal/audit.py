@@ -116,6 +116,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             model=subject.model.name,
             lead="What an honest-but-curious participant learns about the records behind an update.",
             attacker="The server",
+            sender="A client",
             secret="all cells",
             message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
