@@ -93,6 +93,11 @@ class Bar(Listener):
         self._done += 1
         self._running -= 1
 
+    def stopped(self, what: str, share: float, of: str) -> None:
+        """Say how much of a job was done when the time ended."""
+        done = f"{percent(share, 0)} of {of} done"
+        self._line(f"The time ended during {clean(what, 200)} ({done}). The same command with more time measures it.")
+
     def failed(self, what: str, why: str) -> None:
         """Say at once what failed; the rest goes on."""
         self._progress.console.print(Text(f"failed: {clean(what, 200)}: {clean(why, 400)}", style="red"))
@@ -145,10 +150,11 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
         jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
         whole = None if plan.seconds is None else lasting(spent + plan.seconds + _REPORT)
         # Where figures decide on the number of units, all that may be needed are planned.
-        most = " at most" if any(until_decided(audit) for audit in plan.audits) else ""
+        open_end = any(until_decided(audit) or audit.yields for audit in plan.audits)
+        most = " at most" if open_end else ""
         length = ", the first will tell how long" if whole is None else f", about {whole} in all{most}"
         parts = [f"{jobs}{most if whole is None else ''}{length}{several}.", *_longest(plan)]
-        if most:
+        if any(map(until_decided, plan.audits)):
             parts.append(f"An attack ends after 5, 10 or 20 {unit}s where that shows its lift within 10 points.")
     elif plan.spare:
         parts = [f"{len(plan.spare)} jobs, none of which fits the time by its forecast."]

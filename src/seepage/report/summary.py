@@ -111,6 +111,7 @@ def headline(result: AuditResult) -> Headline:
     parts = [f"{words}.", *([*of_label, *answered] if record["by_label"] else [*answered, *of_label])]
     parts += exposed_columns(result, record)
     parts += [*_bounds_below(result, record, parts), *_bounds_above(result.all_findings), *about.limits]
+    parts += _nothing_to_add(result)
     beside = [_beside(result, overview) for overview in result.beside]
     return Headline(record, record["tier"], tuple(parts), (*beside, *_not_reached(result)))
 
@@ -188,6 +189,20 @@ def summary(result: AuditResult, reading: bool = True) -> str:
     paragraphs = [paragraph for paragraph in sentences if paragraph]
     limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
     return "\n\n".join([*paragraphs, *limits, *([READING] if reading else [])] if paragraphs else [_nothing(result)])
+
+
+def _nothing_to_add(result: AuditResult) -> list[str]:
+    """Return a sentence on each attack that was left out where another one had proved all; none without any."""
+    places: dict[str, list[str]] = {}
+    for run in result.runs:
+        if run.nothing_to_add:
+            at = (run.configuration.batch_size, run.configuration.defense)
+            places.setdefault(run.label, []).append(result.label(at))
+    provers = result.audit.yields
+    return [
+        f"{clean(name)} was left out ({listed(where)}): {clean(provers[name])} proved every record there."
+        for name, where in places.items()
+    ]
 
 
 def _nothing(result: AuditResult) -> str:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from seepage import registry
 from seepage.assessment.row import CONTROL, POSSIBLE, QUESTIONS
@@ -270,6 +270,9 @@ class Audit(ABC, Generic[S]):
         defaults: fields of the spec whose parts nobody named, and ``about`` for measurements of the deployment: one
             that cannot act is not tried, and ends no audit.
         repeatable: whether further units and other configurations can be run; not where messages were captured.
+        nothing_to_add: default attacks, each with the one that leaves it nothing to add by proving all cells.
+        yields: those of ``nothing_to_add`` that nobody named: they run only where the other one leaves a cell unproved.
+        controls: the audit that this one is a control of; None where it is none.
     """
 
     setting: str
@@ -285,6 +288,9 @@ class Audit(ABC, Generic[S]):
     repeatable: bool = True
     not_tried: Mapping[str, str] = MappingProxyType({})
     defaults: frozenset[str] = frozenset()
+    nothing_to_add: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    yields: Mapping[str, str] = MappingProxyType({})
+    controls: Audit | None = None
 
     @property
     def untried(self) -> list[str]:
@@ -362,6 +368,10 @@ class Audit(ABC, Generic[S]):
     def instance(self, part: PlannedPart) -> object:
         """Return an attack, ready to use."""
         return make_part(registry.attacks.of(self.setting), part.part)
+
+    def exact(self, part: PlannedPart) -> bool:
+        """Return whether a part is an attack that solves for the secret in place of fitting guesses to the message."""
+        return False
 
     def few(self) -> Audit:
         """Return the audit with as few units as can be exposed without the others; the first are the same."""

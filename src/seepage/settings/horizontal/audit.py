@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -87,6 +88,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     setting = "horizontal"
     shared = False
+    nothing_to_add = MappingProxyType({"inverting_gradients": "unmix"})
 
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
@@ -200,6 +202,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def instance(self, part: PlannedPart) -> Attack:
         """Return an attack or a baseline, ready to use."""
         return self.instances.get(part.label) or _attack(self.spec, part.part)
+
+    def exact(self, part: PlannedPart) -> bool:
+        """Return whether a part is an attack that solves for records in place of fitting them."""
+        return part.kind == "attack" and bool(getattr(self.instance(part), "exact", False))
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""

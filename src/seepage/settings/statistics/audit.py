@@ -130,8 +130,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     setting = "statistics"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
-    # The table as it was given, and values of numbers that are published as they are.
-    whole: Dataset
+    # Values of numbers that are published as they are.
     numbers: Mapping[int, tuple[float, ...]]
     times: np.ndarray | None
     family: Family

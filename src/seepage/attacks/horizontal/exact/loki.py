@@ -41,6 +41,8 @@ class Loki:
         True
     """
 
+    exact: ClassVar[bool] = True
+
     # It cannot attack other models, so that a positive control keeps the audit's model.
     network: ClassVar[str] = "loki"
 

@@ -25,6 +25,8 @@ class RobbingTheFed:
     candidates nearest to valid rows are taken.
     """
 
+    exact: ClassVar[bool] = True
+
     # It cannot attack other models, so that a positive control keeps the audit's model.
     network: ClassVar[str] = "imprint"
 

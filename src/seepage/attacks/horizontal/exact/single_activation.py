@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
@@ -35,6 +36,8 @@ class SingleActivation:
         >>> bool(torch.isclose(guess.cells, ran.secret.cells, atol=1e-3).all())
         True
     """
+
+    exact: ClassVar[bool] = True
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guessed records; nothing is random, so ``seeds`` are not used."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -70,6 +70,8 @@ class Spear:
         >>> guess.regime
         ('all 4 records found',)
     """
+
+    exact: ClassVar[bool] = True
 
     submatrices: int = 2**18
 

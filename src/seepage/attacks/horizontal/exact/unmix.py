@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -110,6 +110,8 @@ class Unmix:
         >>> guess.regime, bool(guess.certified.all())
         (('all 16 records proved',), True)
     """
+
+    exact: ClassVar[bool] = True
 
     fallback: Reconstruction
     starts: int = 256
