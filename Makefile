@@ -96,9 +96,11 @@ $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt constraints-newest.txt | $(BIN)/pip
+	@echo "Installing seepage into $(VENV): some minutes the first time, with nothing printed."
 	$(INSTALL) --constraint constraints-newest.txt --editable .
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt constraints-flower.txt | $(BIN)/pip
+	@echo "Installing seepage and what checks it into $(VENV): some minutes the first time, with nothing printed."
 	$(INSTALL) --constraint constraints-flower.txt --editable '.[dev]'
 	@touch $(INSTALLED) $@

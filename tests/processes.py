@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -119,18 +120,25 @@ def _processes() -> dict[int, tuple[str, int, int]]:
     """Return state, parent and group of all processes."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            # The name, in parentheses, may hold anything.
-            state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            # It has ended since.
-            continue
-        found[int(folder.name)] = (state, int(parent), int(group))
+        # It may have ended since.
+        with suppress(OSError):
+            found[int(folder.name)] = _process(folder)
     return found
 
 
+def _process(folder: Path) -> tuple[str, int, int]:
+    """Return state, parent and group of a process."""
+    # The name, in parentheses, may hold anything.
+    state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+    return state, int(parent), int(group)
+
+
 def _command(process: int) -> bytes:
-    try:
-        return (Path("/proc") / str(process) / "cmdline").read_bytes()
-    except OSError:
-        return b""
+    """Return the command of a process; empty for one that has ended."""
+    folder = Path("/proc") / str(process)
+    with suppress(OSError):
+        # It is empty for a moment while a process starts, longer on busy cores, and for a zombie always.
+        while not (command := (folder / "cmdline").read_bytes()) and _process(folder)[0] != "Z":
+            time.sleep(0.001)
+        return command
+    return b""

@@ -98,8 +98,8 @@ def fitting(
     """Return the audits of some specs without the default parts that cannot act on their rows and networks.
 
     Why they cannot says ``not_tried``, by name. Without a defense these are attacks and baselines; under a defense
-    under which one of the others cannot be run, it is the defense. Where exposures are expensive nothing is tried
-    beforehand: ``run_all`` does the same with what cannot act once it runs.
+    under which one of the others cannot be run, it is the defense. Where exposures are expensive, or time is limited,
+    nothing is tried beforehand: ``run_all`` does the same with what cannot act once it runs.
 
     Args:
         folder: run folder.
@@ -129,14 +129,27 @@ def fitting(
                 audit = prepared(left)
             except BadInputError:
                 raise error from None
-        if not audit.shared:
+        if not audit.shared and audit.spec.time_budget is None:
             unable = cannot_act(audit, free)
             left = without(audit.spec, free, unable)
             if left is not None:
                 audit, wrong = prepared(left), wrong | unable
         audit.not_tried, audit.defaults = wrong, free | {FIELDS["about"]}
+        audit.yields = _yielding(audit, spec, given)
         audits.append(audit)
     return audits
+
+
+def _yielding(audit: Audit, spec: Spec, given: Collection[str] | None) -> dict[str, str]:
+    """Return the attacks that run only where another leaves something unproved; none where anybody named attacks.
+
+    A gate asks for every attack that it names.
+    """
+    named = spec.model_fields_set if given is None else given
+    labels = {part.part.name: part.label for part in audit.parts if part.kind == "attack"}
+    if "attacks" in named or spec.gate is not None:
+        return {}
+    return {labels[name]: labels[by] for name, by in audit.nothing_to_add.items() if {name, by} <= labels.keys()}
 
 
 def _refused(spec: Spec, free: Collection[str], prepared: Callable[[Spec], Audit]) -> dict[str, str]:
@@ -283,16 +296,19 @@ def run_all(
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
         cache = store.setup if timed is None else timed.within(store.setup)
-        references = [audit.references(cache, listener.started) for audit in audits]
-        limits = {i: Limits(a, level(store), references[i]) for i, a in enumerate(audits) if a.spec.gate}
+        measured_references = [
+            functools.cache(functools.partial(audit.references, cache, listener.started)) for audit in audits
+        ]
+        limits = {i: Limits(a, level(store), measured_references[i]()) for i, a in enumerate(audits) if a.spec.gate}
         rules: dict[int, StoppingRule] = {
-            i: Enough(audit, references[i], functools.partial(seconds_of, audit, store))
+            i: Enough(audit, measured_references[i], functools.partial(seconds_of, audit, store))
             for i, audit in enumerate(audits)
             if until_decided(audit)
         }
         left = None if timed is None else timed.for_jobs(trains)
         runs = run_audits(all_audits, store, listener, plan, left, {**rules, **limits}, machines, clock)
         affords = (lambda _: True) if timed is None else (lambda seconds: timed.for_jobs(trains) > seconds)
+        references = [measure() for measure in measured_references]
         more = [longer(audit, runs[i], store.setup, affords, listener.started) for i, audit in enumerate(audits)]
         further = [audit.further_rows(cache, listener.started) for audit in audits]
         origin = store.runs()[-1]
@@ -323,6 +339,7 @@ def with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int,
                 audit.not_tried = {**audit.not_tried, f"{kind} control": str(error)}
                 continue
             if variant is not None:
+                variant.controls = audit
                 places[i, kind] = len(all_audits)
                 all_audits.append(variant)
     return all_audits, places
@@ -387,8 +404,10 @@ def measured(
     """Run audits as steps of a larger plan: results go to a store, and no file is written."""
     all_audits, places = with_controls(audits)
     plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
+    listener = listener or Listener()
+    listener.planned(plan)
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
-    runs = run_audits(all_audits, store, listener or Listener(), plan, budget, limits, machines)
+    runs = run_audits(all_audits, store, listener, plan, budget, limits, machines)
     return _reports(audits, all_audits, places, runs, [[] for _ in audits], limits, plan, {})
 
 

@@ -44,6 +44,7 @@ class Traits:
         averages: whether it averages over records alike, as the control of vertical learning needs.
         active: whether it changes the training that it reads, so that a recorded one cannot be attacked.
         shares: whether it estimates the share of a property, beside telling two shares apart.
+        exact: whether it solves for what it reads, in place of fitting guesses to the message.
         network: registered name of the network that it is made for.
         linear: function from the attack to the networks (``bottom``, ``top``) that must have no hidden layer.
         mark: difference from its publication, in words that stand in tables.
@@ -55,6 +56,7 @@ class Traits:
     averages: bool = False
     active: bool = False
     shares: bool = False
+    exact: bool = False
     network: str | None = None
     linear: Callable[[Any], tuple[str, ...]] | None = None
     mark: str | None = None
@@ -290,7 +292,7 @@ class Registry(Generic[T_co]):
         """Return the entries of the registered classes that a class extends, itself first."""
         # For a part that several settings share, this setting's entry comes last.
         loaded_entries = sorted((entry for entry in self._entries.values() if entry.loaded), key=self._holds)
-        loaded = {entry.factory: entry for entry in loaded_entries}
+        loaded: dict[object, Entry[T_co]] = {entry.factory: entry for entry in loaded_entries}
         kinds = factory.__mro__ if isinstance(factory, type) else (factory,)
         return [loaded[kind] for kind in kinds if kind in loaded]
 

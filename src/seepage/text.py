@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -82,6 +83,39 @@ def span_of_gap(low: float | None, high: float | None) -> str:
 def bounds_nothing(low: float | None, high: float | None) -> bool:
     """Return whether an interval of a share reaches from 0% to 100%, to the nearest percent."""
     return low is not None and high is not None and low < _A_HALF_PERCENT and high > 1 - _A_HALF_PERCENT
+
+
+def plain_number(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits and without an exponent.
+
+    Example:
+        >>> plain_number(2404.2), plain_number(0.6), plain_number(1.5e-05)
+        ('2,400', '0.6', '0.000015')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded)))) if rounded else 0
+    text = f"{rounded:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# Days of a month and of a year, on average.
+_MONTH, _YEAR = 30.44, 365.25
+
+
+def days_in_words(days: float) -> str:
+    """Return a number of days in the unit in which people say it, with two digits.
+
+    Example:
+        >>> [days_in_words(days) for days in (0.25, 12, 400, 2404)]
+        ['6 hours', '12 days', '13 months', '6.6 years']
+    """
+    if days < 1:
+        return f"{plain_number(24 * days, 2)} hours"
+    if days < 3 * _MONTH:
+        return f"{plain_number(days, 2)} days"
+    if days < 2 * _YEAR:
+        return f"{plain_number(days / _MONTH, 2)} months"
+    return f"{plain_number(days / _YEAR, 2)} years"
 
 
 def how_many(number: int, name: str) -> str:

@@ -103,6 +103,23 @@ def test_a_search_that_is_run_again_measures_nothing_anew(tmp_path: Path, monkey
     assert again.line == first.line
 
 
+def test_how_long_the_search_takes_is_said_before_a_change_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    run = sys.modules[_Advisor.__module__].measured
+
+    def watched(audits: list[Audit], *arguments: Any, **options: Any) -> Any:
+        # Trials of the plan come before; none of them is kept.
+        reports = run(audits, *arguments, **options)
+        events.extend(point.defense for audit in audits for point in audit.configurations)
+        return reports
+
+    monkeypatch.setattr(sys.modules[_Advisor.__module__], "measured", watched)
+    recommended(CoinSpec.of(recommend={"below": 0.2}), say=events.append)
+    first = next(i for i, event in enumerate(events) if "to go" in event)
+    assert events[first - 1] == "none"
+    assert events[first + 1].startswith("gloves")
+
+
 def test_another_limit_in_the_same_folder_shares_the_level(tmp_path: Path) -> None:
     search(tmp_path)
     assert search(tmp_path, recommend={"below": 0.3}).alpha == ALPHA / CONFIRMATIONS / 2

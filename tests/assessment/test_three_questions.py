@@ -186,6 +186,26 @@ def test_the_nearest_row_is_that_of_all_distances(rows: int, seed: int) -> None:
         assert nearest == (tied[0] if len(tied) == 1 else -1)
 
 
+@given(rows=st.integers(2, 40), numbers=st.integers(2, 12), steps=st.integers(1, 50), seed=st.integers(0, 10_000))
+def test_the_nearest_row_by_many_numbers_is_that_of_all_distances(
+    rows: int, numbers: int, steps: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    label, coin = Discrete(name="label", categories=(0, 1)), Discrete(name="coin", categories=(0, 1))
+    # Few different values make ties.
+    columns = (*(Continuous(name=f"n{i}", low=0, high=steps, tolerance=0.5) for i in range(numbers)), coin)
+    frame = pd.DataFrame(generator.integers(0, steps + 1, (rows + 4, numbers)).astype(float)).add_prefix("n")
+    frame["coin"], frame["label"] = generator.integers(0, 2, (2, rows + 4))
+    table = Table(Schema(columns=columns, target=label), frame)
+    cells, guess = table.cells[:rows], table.cells[rows:].clone()
+    guess[0, 0], guess[1, 1] = math.nan, -2.0 * steps
+    for nearest, values in zip(population(table.rows(range(rows))).nearest(guess).tolist(), guess, strict=True):
+        apart = ((cells - values).abs() / torch.tensor([*[steps] * numbers, 1])).clamp(max=1)
+        distance = apart[:, ~values.isnan()].sum(1)
+        tied = (distance <= distance.min() + 1e-9).nonzero()[:, 0].tolist()
+        assert nearest == (tied[0] if len(tied) == 1 else -1)
+
+
 def test_the_control_of_a_known_record_is_the_nearest_in_what_the_attacker_holds() -> None:
     table = small_table(rows=30, seed=8)
     rows = population(table)

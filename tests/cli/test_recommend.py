@@ -64,7 +64,7 @@ def test_a_document_says_what_is_wished_for(seepage: Any, tmp_path: Path) -> Non
         ((), "give --below 0.2"),
         (("--below", 3), "between 0 and 1"),
         (("--below", 0.2, "--max-cost", -1), "--max-cost: must be greater than 0"),
-        (("--below", 0.2, "--column", "top"), "unknown column"),
+        (("--below", 0.2, "--below-column", "top"), "unknown column"),
         (("--below", 0.2, "--setting", "coin"), "unknown setting"),
         (("--below", 0.2, "--fail-above", 0.1), "No such option"),
     ],

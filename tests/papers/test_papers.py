@@ -20,7 +20,8 @@ ALONE = """
 import sys
 from pathlib import Path
 from seepage import registry
-registry.entry_points = lambda group: ()
+found = registry.entry_points
+registry.entry_points = lambda group: found(group=group) if group == "seepage.built_in" else ()
 from seepage.config.document import presets, read_preset, read_text_document
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal.spec import make_spec
@@ -46,6 +47,8 @@ def test_the_package_does_without_the_papers() -> None:
 def test_they_come_in_by_entry_points_as_any_plug_in_does() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {group: set(points.values()) for group, points in project["entry-points"].items()}
+    # What the package itself has is no plug-in.
+    del declared["seepage.built_in"]
     assert declared == {f"seepage.{kind}": {"seepage.papers"} for kind in KINDS}
     installed = {
         group: {point.value for point in entry_points(group=group) if point.dist and point.dist.name == "seepage"}

@@ -128,8 +128,8 @@ class CoinSpec(Spec):
     flips: Annotated[int, Option("Number of coins that are flipped.", RUNNING)] = 5
 
 
-COIN, PEEK, SETUP = "coin", "peek", "set-up"
-KINDS: dict[str, PartKind] = {SETUP: "about", COIN: "baseline", PEEK: "attack"}
+COIN, PEEK, SURE, SETUP = "coin", "peek", "sure", "set-up"
+KINDS: dict[str, PartKind] = {SETUP: "about", COIN: "baseline", PEEK: "attack", SURE: "attack"}
 FIGURES = {("none", COIN): 0.49, ("none", PEEK): 0.88, ("gloves", COIN): 0.49, ("gloves", PEEK): 0.53}
 
 

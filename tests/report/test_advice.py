@@ -40,7 +40,7 @@ def task(defense: str, mean: float, n: int = 5) -> ResultRow:
 
 def said(rows: list[ResultRow]) -> str:
     spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}, {"name": "gloves", "label": "thick"}])
-    return " ".join(what_to_do(AuditResult(CoinAudit(spec), rows)))
+    return what_to_do(AuditResult(CoinAudit(spec), rows)).words
 
 
 def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> None:
@@ -50,7 +50,7 @@ def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> No
     assert "instead of 98." in words
     assert "It changes task accuracy by -10.0 points: 80.0% instead of 90.0%, over 5 trainings." in words
     assert "seepage recommend --setting coins --below 0.2 --dataset " in words
-    assert "The option is --defense 'gloves:{noise: 1}'." in words
+    assert "Its option: --defense 'gloves:{noise: 1}'" in words
 
 
 def test_a_cost_of_two_trainings_is_not_judged() -> None:
@@ -72,9 +72,9 @@ def test_where_nothing_helps_or_nothing_is_needed_it_says_so(means: tuple[float,
 
 def test_without_a_figure_there_is_no_box() -> None:
     audit = CoinAudit(CoinSpec())
-    assert what_to_do(AuditResult(audit, [])) == []
+    assert not what_to_do(AuditResult(audit, []))
     failed = replace(row("none", 0.9), mean=None, low=None, high=None, lift=None, lift_low=None, lift_high=None)
-    assert what_to_do(AuditResult(audit, [failed])) == []
+    assert not what_to_do(AuditResult(audit, [failed]))
 
 
 def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
@@ -86,13 +86,14 @@ def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
 
 
 def test_without_a_defense_the_next_step_is_one() -> None:
-    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.99)]))
+    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.99)])).sentences
     assert words[0].startswith("No defense was audited: add one with --defense")
 
 
 def test_a_defense_that_was_not_reached_is_no_reason_to_say_that_nothing_helps() -> None:
     assert said([row("none", 0.99)]).startswith(
-        "No verdict yet for gloves and thick: time ran out before they were attacked. Run the command again"
+        "No verdict yet for gloves and thick: time ran out before they were attacked. Run it again with more time "
+        "and the same run folder (--out)."
     )
 
 
@@ -101,11 +102,11 @@ def test_sensitive_columns_that_are_left_open_are_named() -> None:
     open_ = replace(row("gloves", 0.6, column="side"), lift_high=0.2)
     audit = CoinAudit(CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}]))
     audit.about = replace(audit.about, sensitive=("side",))
-    words = what_to_do(AuditResult(audit, [*rows, open_]))
+    words = what_to_do(AuditResult(audit, [*rows, open_])).sentences
     assert words[0].startswith("Use gloves")
     assert words[1].endswith("not shown for 1 of 1 sensitive column (side); --repetitions narrows it.")
-    assert "sensitive" not in " ".join(what_to_do(AuditResult(audit, [*rows, replace(open_, lift_high=0.02)])))
-    assert "sensitive" not in " ".join(what_to_do(AuditResult(audit, [*rows, replace(open_, baseline=1.0)])))
+    assert "sensitive" not in what_to_do(AuditResult(audit, [*rows, replace(open_, lift_high=0.02)])).words
+    assert "sensitive" not in what_to_do(AuditResult(audit, [*rows, replace(open_, baseline=1.0)])).words
 
 
 def test_a_model_that_learns_nothing_under_the_defense_is_told() -> None:
@@ -124,13 +125,15 @@ def test_a_model_that_learns_nothing_under_the_defense_is_told() -> None:
 def test_what_was_not_tried_is_the_reason_where_nothing_is_decided() -> None:
     weaker = Finding("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "gloves"),))
     spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}])
-    words = what_to_do(AuditResult(CoinAudit(spec), [row("none", 0.99), row("gloves", 0.6)], findings=[weaker]))
+    words = what_to_do(
+        AuditResult(CoinAudit(spec), [row("none", 0.99), row("gloves", 0.6)], findings=[weaker])
+    ).sentences
     assert words[0] == "No verdict yet for gloves: the exact attack was not tried (SEEP024), so that more may be read."
 
 
 def test_a_figure_that_cannot_be_relied_on_asks_for_no_more_units() -> None:
     broken = Finding("SEEP004", "error", "The positive control did not leak", "...")
-    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.6)], findings=[broken]))
+    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.6)], findings=[broken])).sentences
     assert words[0] == "No verdict yet: the positive control did not leak. What helps: seepage checks SEEP004."
     assert "Audit more" not in " ".join(words)
 
@@ -143,5 +146,8 @@ def test_units_without_time_are_the_reason_where_nothing_is_decided() -> None:
     run = Run(here, part, [], (), None, {}, {}, planned=9)
     assert run.status == "left_out"
     few = replace(row("gloves", 0.6, n=3), lift_low=-0.3, lift_high=0.3)
-    words = what_to_do(AuditResult(audit, [row("none", 0.99), few], runs=[run]))
-    assert words[0] == ("No verdict yet for gloves: time ran out after 3 of 9 tosss. Run the command again to finish.")
+    words = what_to_do(AuditResult(audit, [row("none", 0.99), few], runs=[run])).sentences
+    assert words[0] == (
+        "No verdict yet for gloves: time ran out after 3 of 9 tosss. Run it again with the same run folder (--out) to "
+        "finish."
+    )

@@ -67,7 +67,7 @@ def page(browser: Browser, plain: Report, tmp_path_factory: pytest.TempPathFacto
 
 
 def opened(browser: Browser, path: Path) -> tuple[Page, list[str]]:
-    """Open a page; the list gets every message on the console, error and request but that for the page itself."""
+    """Open a page and its folded parts; the list gets messages on the console, errors and requests for more than it."""
     troubles: list[str] = []
     made = browser.new_page(viewport={"width": 1200, "height": 900})
     made.on("console", lambda message: troubles.append(f"{message.type}: {message.text}"))
@@ -75,6 +75,7 @@ def opened(browser: Browser, path: Path) -> tuple[Page, list[str]]:
     made.on("request", lambda request: troubles.append(request.url) if request.url != path.as_uri() else None)
     made.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
     made.goto(path.as_uri())
+    made.evaluate("document.querySelectorAll('details:is(.part, .plot-behind)').forEach(one => { one.open = true; })")
     return made, troubles
 
 
@@ -256,6 +257,9 @@ def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Rep
     shown = context.new_page()
     shown.goto((tmp_path / "report.html").as_uri())
     assert shown.locator(".headline").is_visible()
+    # Few units: the plots are behind their titles, which open without a script.
+    assert shown.locator(".plot svg:visible").count() == 0
+    shown.locator("details.plot-behind > summary").first.click()
     assert shown.locator(".plot svg:visible").first.is_visible()
     shown.locator("figure summary").first.click()
     assert shown.locator("figure table").first.is_visible()
@@ -383,4 +387,28 @@ def test_the_first_screen_of_a_phone_shows_the_verdict_and_what_to_do(
         assert box is not None
         assert box["x"] + box["width"] <= 390, caption.text_content()
     assert troubles == []
+    shown.close()
+
+
+@pytest.mark.parametrize("which", ["plain", "hostile"])
+def test_a_page_is_at_most_6000_pixels_high_and_shows_what_is_cut(
+    browser: Browser, which: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    write_html(tmp_path / "report.html", [request.getfixturevalue(which)], {})
+    shown = browser.new_page(viewport={"width": 1200, "height": 900})
+    shown.goto((tmp_path / "report.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollHeight") <= 6000
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 1200
+    # Whatever is wider than its place is scrolled, and has a shadow where it is cut.
+    cut = """[...document.querySelectorAll("main *")].filter((one) => {
+        const style = getComputedStyle(one);
+        return one.clientWidth && one.scrollWidth > one.clientWidth + 1 && style.overflowX !== "visible"
+            && !one.matches(".unseen, .zone") && !style.backgroundImage.includes("gradient");
+    }).map((one) => one.outerHTML.slice(0, 99))"""
+    assert shown.evaluate(cut) == []
+    # A link to a folded part opens it.
+    part = shown.locator("#questions > details.part")
+    assert part.get_attribute("open") is None
+    shown.locator('nav a[href="#questions"]').click()
+    assert part.get_attribute("open") is not None
     shown.close()

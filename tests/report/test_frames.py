@@ -24,6 +24,7 @@ from seepage.report.result import AuditResult
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.texts import DAYS
 from tests.report import parts
 from tests.report.parts import CoinAudit, calibrated
 
@@ -288,3 +289,16 @@ def test_an_adaptive_bound_is_not_in_the_epsilon_of_split_learning() -> None:
     for defense, said in (("{noise_multiplier: 1}", True), ("{noise_multiplier: 1, rule: own}", False)):
         spec = SplitSpec.of(dataset="german", private_columns=["job"], defenses=[f"cut_noise:{defense}"])
         assert (SplitAudit(spec).about.unaccounted is not None) == said
+
+
+def test_tolerances_are_in_the_units_that_people_use() -> None:
+    days = Continuous(name="born", low=0, high=40_000, tolerance=2404.2, unit=DAYS)
+    wage = Continuous(name="wage", low=0, high=1e6, tolerance=24_042.0, unit="EUR, a year")
+    job = Discrete(name="job", categories=("a", "b"))
+    schema = Schema(
+        columns=(days, wage, job),
+        target=Discrete(name="ill", categories=("no", "yes")),
+    )
+    words = frames.tolerances(schema)
+    assert words == "A number counts as read by its tolerance: born within 6.6 years, wage within 24,000 EUR."
+    assert frames.tolerance(job) == "exact"

@@ -65,6 +65,39 @@ def german() -> Report:
     return audit("german", control=False, **TINY)
 
 
+class Unfolded(HTMLParser):
+    """Counts what a page shows before anything is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[str, int] = {}
+        self._closed = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if not self._closed:
+            self.counts[tag] = self.counts.get(tag, 0) + 1
+        if tag == "details" and "open" not in dict(attrs):
+            self._closed += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self._closed -= tag == "details"
+
+
+def test_plots_of_few_units_definitions_and_attacks_that_do_not_apply_are_folded(german: Report) -> None:
+    page = render([german], {})
+    shown = Unfolded()
+    shown.feed(page)
+    # Two victims: no plot at once, and no table but the verdict's and the example record's.
+    assert page.count("<figure>") >= 4
+    assert shown.counts.get("figure", 0) == 0
+    assert shown.counts["table"] <= 2
+    assert shown.counts["tr"] <= 12
+    many = Unfolded()
+    many.feed(render([replace(german, rows=[replace(row, n=row.n and 20) for row in german.rows])], {}))
+    assert many.counts["figure"] >= 2
+    assert many.counts["tr"] <= 12
+
+
 def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) -> None:
     blind = [
         run if run.evidence is None else replace(run, evidence=replace(run.evidence, uncertainty=None, true=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from seepage.assessment.row import ResultRow
 from seepage.report.advice import what_to_do
+from seepage.report.console import MOST_LINES, show_screens
 from seepage.report.html import render
 from seepage.report.report import Report, verdicts_of
 from seepage.report.summary import headline
@@ -71,10 +73,13 @@ def test_no_page_says_two_things_over_200_drawn_results() -> None:
         part = page.partition('class="part-verdict"')[2].partition("</section>")[0]
         assert set(re.findall(r'class="tier \w+">([\w ]+)</span>', part)) <= set(tiers.values())
         screen = StringIO()
-        report.show(Console(file=screen, width=100))
-        assert head.tier.upper() in screen.getvalue().splitlines()[2]
+        report.show(Console(file=screen, width=80))
+        lines = screen.getvalue().splitlines()
+        assert head.tier.upper() in lines[2]
+        assert len(lines) <= MOST_LINES
+        assert all(len(line) <= 80 for line in lines)
         assert f"<strong>{head.tier}</strong>" in report._repr_html_()
-        words = " ".join(what_to_do(report))
+        words = what_to_do(report).words
         if "Nothing has to change" in words:
             assert tiers["none"] == LITTLE
         if tiers["none"] in SHOWN:
@@ -86,3 +91,42 @@ def test_no_page_says_two_things_over_200_drawn_results() -> None:
         assert report.decision.line[0].upper() + report.decision.line[1:] in page.replace("&#39;", "'")
     # The draws are of all kinds, so that none of this is said of nothing.
     assert seen == set(GRAVITY)
+
+
+def many() -> Report:
+    """Return a report on so many configurations and findings that not all fit on a screen."""
+    names = [f"gloves_{number}_of_a_name_that_is_long" for number in range(60)]
+    spec = CoinSpec.of(defenses=["none", *({"name": "gloves", "label": name} for name in names)])
+    audit = CoinAudit(spec)
+    audit.about = replace(audit.about, limits=("These figures hold for one coin. " * 4,))
+    means = {name: 0.6 + 0.004 * number for number, name in enumerate(names)}
+    rows = [row("none", 0.99), *(row(name, mean) for name, mean in means.items() if name != names[-1])]
+    findings = [Finding(f"SEEP{code:03}", "warning", "Something is doubtful", "...") for code in range(40, 60)]
+    return Report(audit, rows, (), findings)
+
+
+def test_the_screen_of_many_configurations_has_at_most_45_lines_and_the_gravest_rows() -> None:
+    screen, report = StringIO(), many()
+    report.show(Console(file=screen, width=80))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.strip().startswith("no defense")]
+    words = " ".join(" ".join(lines).split())
+    assert re.search(r"and \d+ configurations more \(--verbose prints all\)", words)
+    assert "and 16 more (--verbose prints all)" in words
+    # Of 61 the mildest are left out, and what was not reached.
+    assert "little read" not in words
+    assert "not reached" not in words
+
+
+def test_of_several_audits_the_screen_lists_each_and_shows_the_gravest() -> None:
+    mild = Report(CoinAudit(CoinSpec.of(variant="mild")), [row("none", 0.6)])
+    grave = Report(CoinAudit(CoinSpec.of(variant="grave")), [row("none", 0.99)])
+    screen = StringIO()
+    show_screens(Console(file=screen, width=80), [mild, grave])
+    text = " ".join(screen.getvalue().split())
+    assert "2 audits; below them the gravest" in text
+    assert text.count("mild") == 1
+    assert text.count("grave ") == 2
+    assert text.count("What to do") == 1

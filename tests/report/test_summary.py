@@ -268,3 +268,9 @@ def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -
 def test_lists_show_no_marks_of_code() -> None:
     for setting in catalogue.settings_of(registry.attacks):
         assert not any("``" in entry.summary for entry in registry.attacks.of(setting).entries())
+
+
+def test_what_was_not_reached_is_one_line_a_size_with_the_names_of_its_defenses() -> None:
+    missing: dict[str, Any] = {"mean": None, "lift": None, "baseline": None, "status": "failed"}
+    found = headline(result([row(), row(defense="thin", **missing), row(defense="thick", **missing)]))
+    assert found.beside == (("not reached", "Thin and thick at batch size 8: nothing was measured."),)

@@ -23,7 +23,7 @@ def coins(**fields: Any) -> CoinAudit:
 
 
 def rule(flips: int = 40, seconds: float | None = 0.1) -> Enough:
-    return Enough(coins(flips=flips), KNOWN, lambda configuration, attack: seconds)
+    return Enough(coins(flips=flips), lambda: KNOWN, lambda configuration, attack: seconds)
 
 
 def seen(scores: list[float], proved: list[float] | None = None) -> Any:

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
 from seepage.run import runner
-from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _by_urgency, _unless_failing, make_plan
+from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _unless_failing, _urgency, make_plan
 from seepage.run.runner import Listener, Run, run_audits, stored_runs
 from seepage.run.store import Store
 from seepage.settings.horizontal import audit as horizontal
@@ -32,7 +33,7 @@ from seepage.settings.horizontal.subject import Subject, prepare
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
-from tests.report.parts import COIN, PEEK, CoinAudit, CoinSpec, Flips
+from tests.report.parts import COIN, PEEK, SURE, CoinAudit, CoinSpec, Flips
 from tests.stores import measurements
 
 TINY: dict[str, Any] = {
@@ -508,15 +509,125 @@ def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_
                 assert one.label not in left
 
 
-def test_a_control_comes_first_where_it_leaves_time_for_what_it_controls() -> None:
+class Apart(CoinAudit):
+    """Coins whose parts are measured each by itself; what each measurement takes passes on a clock."""
+
+    shared = False
+
+    def __init__(self, *arguments: Any, seconds: dict[str, float], now: list[float], **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.seconds, self.now = seconds, now
+        self.seen: list[tuple[str, str, int]] = []
+
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        flips, audit = super().expose(configuration, units), self
+
+        class Timed(Exposure):
+            def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+                audit.seen.append((part.label, configuration.defense, units.start))
+                for _ in range(10):
+                    audit.now[0] += audit.seconds[part.label] / 10
+                    if progress is not None:
+                        progress(0.1)
+                return flips.measure(part, progress)
+
+        return Timed()
+
+
+class Stops(Listener):
+    def __init__(self) -> None:
+        self.stops: list[tuple[str, float, str]] = []
+
+    def stopped(self, what: str, share: float, of: str) -> None:
+        self.stops.append((what, share, of))
+
+
+def test_the_first_attack_comes_first_in_every_configuration_where_time_is_limited() -> None:
+    points = [Configuration(name) for name in ("noise", "none")]
     variants = (NEGATIVE, None, POSITIVE)
-    audits = [CoinAudit(CoinSpec(variant=variant), parts=(PEEK,)) for variant in variants]
-    [part] = audits[0].parts
-    series = [Series(i, audit, Configuration(), part, {}, "", 5) for i, audit in enumerate(audits)]
-    jobs = [Job(i, (i,), i, Configuration(), range(5), (part,), 1) for i in range(3)]
-    for budget, order in ((2.0, [POSITIVE, None, NEGATIVE]), (1.9, [None, POSITIVE, NEGATIVE])):
-        found = _by_urgency(jobs, series, dict.fromkeys(range(3), 1.0), budget)
-        assert [variants[job.name] for job in found] == order
+    series, jobs = [], []
+    for place, variant in enumerate(variants):
+        audit = CoinAudit(CoinSpec(variant=variant), parts=(COIN, PEEK, SURE))
+        for point in points if variant is None else points[1:]:
+            for part in audit.parts:
+                series.append(Series(place, audit, point, part, {}, "", 5))
+                for begin in (0, 5):
+                    units = range(begin, begin + 5)
+                    jobs.append(Job(len(jobs), (len(series) - 1,), place, point, units, (part,), 1))
+    ordered = sorted(jobs, key=lambda job: _urgency(job, series))
+    order = [(variants[j.audit], j.configuration.defense, j.parts[0].label, j.units.start) for j in ordered]
+    assert order[:4] == [
+        (None, "none", PEEK, 0),
+        (None, "noise", PEEK, 0),
+        (None, "noise", COIN, 0),
+        (None, "none", COIN, 0),
+    ]
+    assert {place[0] for place in order[4:8]} == {POSITIVE}
+    assert {place[2] for place in order[4:8]} == {COIN, PEEK}
+    assert [place[:3] for place in order[8:12]] == [(POSITIVE, "none", SURE)] * 2 + [
+        (None, "noise", SURE), (None, "none", SURE)
+    ]  # fmt: skip
+    assert {place[3] for place in order[12:18]} == {5}
+    assert {place[0] for place in order[18:]} == {NEGATIVE}
+
+
+def limited(audit: Apart, budget: float, listener: Listener | None = None, store: Store | None = None) -> list[Run]:
+    def clock() -> float:
+        return audit.now[0]
+
+    store = store or Store(None)
+    plan = make_plan([audit], store, budget=budget, clock=clock)
+    left = budget - clock()
+    [runs] = run_audits([audit], store, listener, plan, left, clock=clock)
+    return runs
+
+
+def apart(seconds: dict[str, float], **named: Any) -> Apart:
+    figures = {(defense, part): 0.9 for defense in ("none", "noise") for part in (COIN, PEEK, SURE)}
+    spec = CoinSpec(control=False, workers=1, flips=1)
+    return Apart(spec, parts=(COIN, PEEK, SURE), figures=figures, seconds=seconds, now=[0.0], **named)
+
+
+def test_baselines_follow_the_attacks_that_they_are_compared_with() -> None:
+    audit = apart({COIN: 4.0, PEEK: 4.0, SURE: 4.0})
+    runs = limited(audit, 9.5)
+    # Two of the first attack fill the time; without their baselines they would say nothing.
+    assert {(run.label, run.configuration.defense) for run in runs if run.units} == {
+        (PEEK, "none"), (PEEK, "noise"), (COIN, "none"), (COIN, "noise")
+    }  # fmt: skip
+    assert {run.status for run in runs if not run.units} == {"left_out"}
+
+
+@pytest.mark.parametrize(
+    ("exact", "seconds", "runs_late"), [(True, 0.5, True), (True, 1.5, False), (False, 0.5, False)]
+)
+def test_an_exact_attack_of_less_than_a_second_runs_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, exact: bool, seconds: float, runs_late: bool
+) -> None:
+    monkeypatch.setattr(Apart, "exact", lambda self, part: exact and part.label == SURE)
+    audit = apart({COIN: 0.1, PEEK: 3.0, SURE: seconds})
+    with Store(None) as store:
+        plan = make_plan([audit], store, budget=100.0, clock=lambda: audit.now[0])
+        # All time is gone once everything was planned, and what was measured for it is lost.
+        planned = replace(plan, ready={}, seconds_of={name: s or seconds for name, s in plan.seconds_of.items()})
+        [runs] = run_audits([audit], store, plan=planned, budget=-1.0, clock=lambda: audit.now[0])
+    measured = {(run.label, run.configuration.defense) for run in runs if run.is_attack and run.units}
+    assert measured == ({(SURE, "noise"), (SURE, "none")} if runs_late else set())
+
+
+def test_a_job_stops_at_the_end_of_the_time_and_says_how_far_it_is(tmp_path: Path) -> None:
+    audit, stops = apart({COIN: 0.0, PEEK: 2.0, SURE: 20.0}), Stops()
+    with Store(tmp_path) as store:
+        runs = limited(audit, 14.0, stops, store)
+        # The other attack is stopped, as often as it begins.
+        assert {(run.label, run.status) for run in runs} == {(COIN, "ok"), (PEEK, "ok"), (SURE, "left_out")}
+        assert audit.now[0] <= 14.0 + 2.0
+        assert all(what.startswith(SURE) and 0 < share < 1 and of == "1 flip" for what, share, of in stops.stops)
+        audit.seen.clear()
+        runs = limited(audit, 1000.0, None, store)
+    assert {run.status for run in runs} == {"ok"}
+    # What was measured is not measured again.
+    assert {label for label, *_ in audit.seen} == {SURE}
 
 
 @pytest.mark.parametrize(

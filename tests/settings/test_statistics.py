@@ -16,6 +16,10 @@ from seepage.attacks.statistics.blurred import poisson_mode
 from seepage.attacks.statistics.risk_sets import leavers
 from seepage.datasets import Dataset, read_table
 from seepage.errors import BadInputError
+from seepage.report.report import Report
+from seepage.report.summary import headline
+from seepage.results.checks.facts import Facts, run_checks
+from seepage.results.checks.finding import Finding
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
@@ -144,6 +148,29 @@ def test_a_headline_counts_the_columns_of_the_model_and_says_that_numbers_are_ra
     assert audit(columns=["area", "ward"]).about.secret == "the cells of 2 of 4 columns"
     assert audit(columns=["area", "age"]).about.secret == "the cells of 2 of 4 columns, numbers as ranges"
     assert audit().about.secret == "all cells, numbers as ranges"
+    # What a whole record is: its columns, each at its resolution.
+    made = audit(columns=["area", "age"], bins=3)
+    assert made.about.record == "area and age in 3 ranges"
+    assert audit(columns=["area", "ward", "smoker"]).about.record == "area, ward and smoker"
+    with Store(None) as store:
+        [runs] = run_audits([made], store)
+    shown = Report(made, rows_of(made, runs), runs)
+    assert "Whole records (area and age in 3 ranges): " in headline(shown).words
+
+
+def of_duplicates(made: StatisticsAudit) -> list[Finding]:
+    return [finding for finding in run_checks(Facts(made, [], [])) if finding.code == "SEEP012"]
+
+
+def test_duplicates_are_whole_rows_and_not_ranges_of_some_columns() -> None:
+    spec = audit(columns=["area", "ward"]).spec
+    apart = frame().assign(age=np.linspace(18, 95, 600))
+    assert apart[["area", "ward"]].duplicated(keep=False).all()
+    assert of_duplicates(StatisticsAudit(spec, read_table(apart, target="ill"))) == []
+    twice = pd.concat([frame(300), frame(300)], ignore_index=True)
+    [doubted] = of_duplicates(StatisticsAudit(spec, read_table(twice, target="ill")))
+    assert doubted.message.startswith("100% of the client's 600 rows")
+    assert "by their 4 columns" in doubted.message
 
 
 def test_sums_of_two_sites_are_read_as_the_table_of_both() -> None:

@@ -230,7 +230,7 @@ def test_the_only_distances_that_are_named_are_those_of_attacked_columns_and_a_t
     held = [c for c in audit.schema.columns if isinstance(c, Continuous)]
     assert all(c.tolerance == pytest.approx(0.1 * (c.high - c.low)) for c in held)
     words = tolerances(audit.schema, attacked=audit.about.columns)
-    assert words == "A number counts as read within its tolerance: n ±0.6."
+    assert words == "A number counts as read by its tolerance: n within 0.6."
 
 
 @pytest.mark.long

@@ -34,7 +34,9 @@ from seepage.results.gate import check_gate
 from seepage.results.verdict import pick
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import by_units
+from seepage.run.plan import Plan
 from seepage.run.provenance import check_folder, provenance, write_provenance
+from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
@@ -201,6 +203,18 @@ class _Progress:
         return self.lever.between(self.unsafe, self.safe[0]) if self.lever.searched else None
 
 
+class _BeforeTheFirst(Listener):
+    """Calls back with the first plan of a search, before anything of it runs."""
+
+    def __init__(self, callback: Callable[[Plan], None]) -> None:
+        self._callback: Callable[[Plan], None] | None = callback
+
+    def planned(self, plan: Plan) -> None:
+        if self._callback is not None:
+            self._callback(plan)
+        self._callback = None
+
+
 @dataclass
 class _Advisor:
     spec: Spec
@@ -237,6 +251,8 @@ class _Advisor:
         self.looked: dict[tuple[str, float | int], Candidate] = {}
         self.not_tried = asking.not_tried
         self.timed_out = False
+        # Seconds of a repetition of the deployment as given, and of the trainings of one change.
+        self.given_seconds = self.training_seconds = 0.0
 
     def _check_budget(self) -> None:
         spec, given = self.spec, self.spec.repeats in self.spec.model_fields_set
@@ -259,7 +275,11 @@ class _Advisor:
             f"searching {how_many(len(self.levers), 'change')} for {wished}: "
             f"{', '.join(lever.name for lever in self.levers)}"
         )
+        begun = time.monotonic()
         [given] = self._screened([(None, 0.0)])
+        # What a search that is continued has stored took no time now.
+        each = (given.seconds or 0.0) / (self.spec.workers or 1)
+        self.given_seconds = max(each, (time.monotonic() - begun) / self._units_tried)
         if not given.standings and not self.timed_out:
             what = f"column {clean(self.wish.column, 60)}" if self.wish.column else "cells or records"
             what = "whole records" if self.wish.whole_records else what
@@ -271,6 +291,8 @@ class _Advisor:
         looks_safe = self._safe(given) is True
         given = given if looks_safe else replace(given, status="as given")
         self._check_cost(given := self._with_task(given))
+        took = None if given.task is None else given.task.settings.get("seconds")
+        self.training_seconds = float(took) if isinstance(took, int | float) else 0.0
         searched = self._search()
         if self.shared and any(way.safe for way in searched) and not self._late():
             self._check_cost(given := self._with_trainings(given))
@@ -301,7 +323,8 @@ class _Advisor:
             if not trying or self._late():
                 break
             begun = time.monotonic()
-            candidates = self._screened([(way.lever, strength) for way, strength in trying])
+            listener = _BeforeTheFirst(self._announce) if step == 0 else None
+            candidates = self._screened([(way.lever, strength) for way, strength in trying], listener=listener)
             for (way, strength), candidate in zip(trying, candidates, strict=True):
                 safe = self._safe(candidate)
                 if safe is None:
@@ -319,21 +342,42 @@ class _Advisor:
                 self._forecast(time.monotonic() - begun, candidates, [way for way in ways if way.safe])
         return ways
 
+    def _announce(self, plan: Plan) -> None:
+        """Say before the first change is tried how long the search takes, if half of the changes may do it."""
+        tried = len(plan.audits)
+        units = sum(audit.units for audit in plan.audits)
+        seconds = plan.seconds
+        if seconds is None or not plan.jobs:
+            # Where only running them tells, all take about as long as the deployment as given.
+            seconds = self.given_seconds * units
+        each = seconds / max(1, units)
+        self.say(f"about {lasting(each * self._units_tried * tried + self._coming(each, math.ceil(tried / 2)))} to go")
+
     def _forecast(self, seconds: float, candidates: Sequence[Candidate], left: Sequence[_Progress]) -> None:
         tried = sum(candidate.report is not None for candidate in candidates)
         if not tried:
             self.say("there was no time to try a change")
             return
-        # Repetitions to come: halvings of each change that is left, and a longer look and a confirmation of one.
-        units = self._units if self.by_units else self._repeats
-        longer = self._longer - units if self.by_units else 0
-        confirmed = 2 * self.least if self.by_units else self.spec.repeated
-        coming = len(left) * _HALVINGS * units + longer + confirmed
         # What a search that is continued has stored took no time now.
         looked = [self.looked[way.lever.name, way.safe[0]].seconds or 0.0 for way in left]
-        each = max(seconds / (tried * units), sum(looked) / max(1, len(left)) / (self.spec.workers or 1))
-        about = f"; about {lasting(each * coming)} to go" if left else ""
+        each = max(seconds / (tried * self._units_tried), sum(looked) / max(1, len(left)) / (self.spec.workers or 1))
+        about = f"; about {lasting(self._coming(each, len(left)))} to go" if left else ""
         self.say(f"{len(left)} of {how_many(tried, 'change')} tried may do it at full strength{about}")
+
+    def _coming(self, each: float, left: int) -> float:
+        """Return the seconds of what follows the first step, if so many changes are left and a repetition takes each.
+
+        These are the halvings of each change, a longer look and a confirmation of one, and trainings.
+        """
+        longer = self._longer - self._units if self.by_units else 0
+        # One confirmation in two is not the last. That of members has trainings without the change beside it.
+        confirmed = 2 * (self.least if self.by_units else self.spec.repeated)
+        return each * (left * _HALVINGS * self._units_tried + longer + confirmed) + self.training_seconds * (left + 1)
+
+    @property
+    def _units_tried(self) -> int:
+        """Repetitions of a strength in the search."""
+        return self._units if self.by_units else self._repeats
 
     @property
     def _longer(self) -> int:
@@ -357,15 +401,22 @@ class _Advisor:
             self.timed_out = True
         return self.timed_out
 
-    def _measured(self, *audits: Audit) -> list[Report]:
-        left = None if self.ends is None else max(0.0, self.ends - time.monotonic())
-        return measured(audits, self.store, budget=left, alpha=self.alpha, machines=self.machines)
+    @property
+    def _left(self) -> float | None:
+        """Seconds that are left; None without a time budget."""
+        return None if self.ends is None else max(0.0, self.ends - time.monotonic())
+
+    def _measured(self, *audits: Audit, listener: Listener | None = None) -> list[Report]:
+        return measured(audits, self.store, listener, self._left, self.alpha, self.machines)
 
     def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
         return self.spec if lever is None else lever.applied(self.spec, strength)
 
     def _screened(
-        self, points_of: Sequence[tuple[Lever | None, float | int]], units: int | None = None
+        self,
+        points_of: Sequence[tuple[Lever | None, float | int]],
+        units: int | None = None,
+        listener: Listener | None = None,
     ) -> list[Candidate]:
         """Return candidates, each attacked on the same few repetitions."""
         counts = [(units or self._units) if self.by_units else self._repeats]
@@ -384,7 +435,7 @@ class _Advisor:
                     audits[i] = audit
             if not audits or self._late():
                 break
-            for i, report in self._all_measured(audits, points_of).items():
+            for i, report in self._all_measured(audits, points_of, listener).items():
                 judged = isinstance(report, Report)
                 candidates[i] = self._judged(*points_of[i], report) if judged else _broken(*points_of[i], report)
             waiting = [i for i in audits if not self._plainly_above(candidates[i])]
@@ -398,11 +449,14 @@ class _Advisor:
         return [candidates[i] for i in range(len(points_of))]
 
     def _all_measured(
-        self, audits: Mapping[int, Audit], points_of: Sequence[tuple[Lever | None, float | int]]
+        self,
+        audits: Mapping[int, Audit],
+        points_of: Sequence[tuple[Lever | None, float | int]],
+        listener: Listener | None = None,
     ) -> dict[int, Report | str]:
         """Return the report of each audit, or the reason why no attack or no baseline can be run in it."""
         try:
-            return dict(zip(audits, self._measured(*audits.values()), strict=True))
+            return dict(zip(audits, self._measured(*audits.values(), listener=listener), strict=True))
         except BadInputError:
             reports = dict[int, Report | str]()
             # One configuration that cannot be used ends no search; the others are stored by now.
@@ -515,10 +569,8 @@ class _Advisor:
     def _with_trainings(self, given: Candidate) -> Candidate:
         """Return the deployment as given with the task over as many trainings as a confirmation has."""
         audit = self.prepare(self._spec_of(self.spec, {"control": False, "gate": None}))
-        audit.parts = tuple(part for part in audit.parts if part.kind == "about")
         self.say("training without a change, to compare with")
-        [report] = self._measured(audit)
-        return replace(given, task=_task(audit, report.rows) or given.task)
+        return replace(given, task=task_alone(audit, self.store, self.say, self._left, self.machines) or given.task)
 
     def _check_cost(self, given: Candidate) -> None:
         """Refuse a limit of the cost that is too small to be measured with these trainings."""
@@ -767,6 +819,29 @@ def _beside_constant(task: ResultRow) -> str:
 
 def _certified(report: Report) -> bool:
     return any(row.mean for row in pick(report.rows, kind="attack", metric="certified", column=None))
+
+
+def task_alone(
+    audit: Audit,
+    store: Store,
+    say: Callable[[str], None],
+    budget: float | None = None,
+    machines: Machines | None = None,
+) -> ResultRow | None:
+    """Return how well the task is learnt in the configuration of an audit, without an attack; None where it is not.
+
+    Args:
+        audit: audit of one configuration; only what it measures of the deployment is kept of its parts.
+        store: store that trainings are read from and kept in.
+        say: callback that gets the name of the next computation.
+        budget: seconds for the trainings; no limit if None.
+        machines: other machines that run the trainings; this one if None.
+    """
+    if not audit.shared:
+        return _task(audit, audit.further_rows(store.setup, say, TaskTraining(Recipe(), audit.configurations)))
+    audit.parts = tuple(part for part in audit.parts if part.kind == "about")
+    [report] = measured([audit], store, budget=budget, machines=machines)
+    return _task(audit, report.rows)
 
 
 def _task(audit: Audit, rows: Sequence[ResultRow]) -> ResultRow | None:

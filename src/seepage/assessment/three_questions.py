@@ -21,7 +21,7 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.row import CONTROL, INFERRED, LINKED, POSSIBLE, SINGLED_OUT
 from seepage.errors import unknown_name
 from seepage.tabular.align import tolerances
-from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 
@@ -116,21 +116,30 @@ class Population:
         for i in discrete:
             different += ~self.table.near(self.places[i], values[i], 0.0)
 
-        def added(i: int, rows: Tensor) -> Tensor:
-            column = self.schema.columns[i]
-            assert isinstance(column, Continuous)
-            width = max(column.high - column.low, math.ulp(0.0))
-            return self.table.column(self.places[i], rows).sub_(values[i]).abs_().div_(width).clamp_(max=1)
+        wanted = torch.tensor([values[i] for i in numbers], dtype=torch.float64)
+        widths = torch.tensor([_width(self.schema.columns[i]) for i in numbers], dtype=torch.float64)
+
+        def added_by(row: Tensor) -> Tensor:
+            """Return what each number from the last one on adds to a row's distance, summed up to all of them."""
+            apart = ((self.at(row)[0, numbers] - wanted).abs() / widths).clamp(max=1)
+            return torch.cat([apart.flip(0).cumsum(0).flip(0), torch.zeros(1, dtype=torch.float64)])
 
         # Distances grow with every column, so that what is beyond any row's distance already is not looked at again.
-        first = different.argmin()[None]
-        most = float(different[first]) + sum(float(added(i, first)) for i in numbers)
+        best = different.argmin()
+        rest = added_by(best[None])
+        most = float(different[best]) + float(rest[0])
         rows = (different <= most + _TIE).nonzero()[:, 0]
         distance = different[rows].double()
         for place, i in enumerate(numbers):
-            distance += added(i, rows)
-            best = rows[distance.argmin()][None]
-            most = min(most, float(distance.min()) + sum(float(added(later, best)) for later in numbers[place + 1 :]))
+            if len(rows) == 1:
+                break
+            apart = self.table.column(self.places[i], rows).sub_(values[i]).abs_().div_(widths[place])
+            distance += apart.clamp_(max=1)
+            least, first = distance.min(0)
+            if rows[first] != best:
+                best = rows[first]
+                rest = added_by(best[None])
+            most = min(most, float(least) + float(rest[place + 1]))
             near = distance <= most + _TIE
             rows, distance = rows[near], distance[near]
         least, row = distance.min(0)
@@ -153,6 +162,11 @@ class Population:
         marginals = (self.statistics.marginals[place] for place in self.places)
         near = [m.near(guess[:, i].nan_to_num(), self.near[i]) for i, m in enumerate(marginals)]
         return torch.stack(near, 1)
+
+
+def _width(column: Column) -> float:
+    assert isinstance(column, Continuous)
+    return max(column.high - column.low, math.ulp(0.0))
 
 
 @dataclass(frozen=True)

@@ -293,8 +293,8 @@ def option(help_: str, panel: str, metavar: str | None = None, *flags: str) -> A
     return typer.Option(*flags, metavar=metavar, rich_help_panel=panel, help=help_)
 
 
-def new_folder(name: str, private: bool) -> Path:
-    """Make a run folder of this moment below ``runs``; two commands never get the same one."""
+def new_folder(name: str, private: bool, quiet: bool = False) -> Path:
+    """Make a run folder of this moment below ``runs``, and say where; two commands never get the same one."""
     moment = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     folder, number = Path("runs") / moment, 1
     make_folder(folder.parent)
@@ -307,6 +307,9 @@ def new_folder(name: str, private: bool) -> Path:
         except OSError as error:
             raise BadInputError(f"the run folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
         else:
+            if not quiet:
+                # Said first: of a process that is killed nothing is read later.
+                print_message(f"results go to {folder}; a run that is stopped goes on with --out {folder}.")
             return folder
 
 

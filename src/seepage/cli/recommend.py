@@ -121,7 +121,7 @@ def recommend(
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give --below 0.2, for example.")
     name = spec.dataset if spec.data is None else spec.data.stem
-    place = out or new_folder(f"recommend-{name}", spec.data is not None)
+    place = out or new_folder(f"recommend-{name}", spec.data is not None, quiet)
     wording = as_option if document is None or "data" in given else as_key
     # Only what can be searched is worth the time that this takes to load.
     search, page = (import_module(f"seepage.advise.{module}") for module in ("recommend", "page"))

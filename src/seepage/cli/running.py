@@ -10,7 +10,6 @@ from pathlib import Path
 from time import monotonic, process_time
 
 import typer
-from rich.text import Text
 
 from seepage.auditing import fitting, run_all
 from seepage.cli.app import interruptible, new_folder
@@ -18,15 +17,16 @@ from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import THIS_MACHINE, ClusterOptions
 from seepage.errors import BadInputError, Remedy
 from seepage.files import write_whole
-from seepage.report.console import Bar
+from seepage.report.console import Bar, show_screens
 from seepage.report.html import FILE as PAGE
 from seepage.report.junit import junit
 from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
-from seepage.report.terminal import guesses, make_console, show_inferred
+from seepage.report.terminal import SCREEN_WIDTH, guesses, make_console, show_inferred
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
+from seepage.settings.command import quoted
 from seepage.settings.spec import Spec
 
 _ENDINGS = {"--junit": (".xml",), "--sarif": (".sarif", ".sarif.json")}
@@ -95,8 +95,8 @@ def run(
             print_message(line)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
-    place = out or new_folder(audits[0].about.dataset, audits[0].own)
-    messages = make_console(stderr=True)
+    place = out or new_folder(audits[0].about.dataset, audits[0].own, quiet)
+    messages = make_console(stderr=True, width=SCREEN_WIDTH)
     inferred = audits[0].inferred
     if inferred is not None:
 
@@ -118,10 +118,15 @@ def run(
     if as_json:
         print(results_json([row for report in reports for row in report.rows], verdicts_of(reports)))
     elif not quiet:
-        console = make_console()
-        for report in reports:
-            report.show(console, verbose)
-        console.print(Text(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)"))
+        if verbose:
+            for report in reports:
+                report.show(verbose=True)
+        else:
+            show_screens(make_console(width=SCREEN_WIDTH), reports)
+        # A path stays whole, however long it is.
+        print(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)")
+        if any(report.left_out for report in reports):
+            print(f"To go on where time ran out, give the same command --out {quoted(str(place))}")
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None
     status = exit_of(decision, reports)

@@ -282,7 +282,9 @@ class MessageForm:
         if self.smoothing:
             parts.append(f"label smoothing {self.smoothing:.3g}")
         if self.scale != 1:
-            parts.append(f"a factor of {self.scale:.6g}")
+            # A fit from float32 has a digit less than what is declared.
+            digits = 5 if self.estimated else 6
+            parts.append(f"a factor of {self.scale:.{digits}g}")
         if self.scale_of != "known":
             parts.append(f"a factor of its own for each {self.scale_of}")
         if self.format != "float32":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from seepage.assessment.task import is_error
-from seepage.report.answer import in_hundred, ran_out_of_time, rounded_up
+from seepage.report.answer import SAME_FOLDER, in_hundred, ran_out_of_time, rounded_up
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
 from seepage.results.verdict import ENOUGH, INCOMPLETE, LITTLE, UNDEFENDED, UNKNOWN, WHOLE_RECORDS
-from seepage.settings.command import given_options, table_option, written
+from seepage.settings.command import given_options, quoted, table_option, written
 from seepage.settings.option import fields_of
 from seepage.settings.spec import Spec
 from seepage.text import clean, how_many, listed, lowered, percent, points
@@ -113,28 +113,41 @@ def _cost(task: float | None, metric: str) -> str:
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"
 
 
-# Characters of a command that is shown.
-_LONGEST = 2_000
 # Trainings below which a difference of the task is not judged.
 LEAST_TRAININGS = 3
 
 
-def what_to_do(result: AuditResult) -> list[str]:
-    """Return what to do, what it leaves and what it costs, in sentences; none where nothing was attacked."""
+@dataclass(frozen=True)
+class ToDo:
+    """What to do: sentences, and what can be pasted into a shell, each with the words before it."""
+
+    sentences: tuple[str, ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.sentences)
+
+    @property
+    def words(self) -> str:
+        """Sentences and commands as one text."""
+        return " ".join([*self.sentences, *(f"{words}: {command}" for words, command in self.commands)])
+
+
+def what_to_do(result: AuditResult) -> ToDo:
+    """Return what to do, what it leaves and what it costs; nothing where nothing was attacked."""
     if not result.audit.repeatable:
-        return [
-            "What was captured can no longer be defended. To see what a change would leave, audit the deployment: "
-            "seepage audit --help."
-        ]
-    return actions(result, result.attacked) if result.attacked else []
+        left = "What was captured can no longer be defended."
+        return ToDo((left,), (("To see what a change would leave, audit the deployment", "seepage audit --help"),))
+    return actions(result, result.attacked) if result.attacked else ToDo()
 
 
-def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
-    """Return what to do as sentences, by the strongest attack of each configuration."""
+def actions(result: AuditResult, attacked: Sequence[Record]) -> ToDo:
+    """Return what to do, by the strongest attack of each configuration."""
     task = {setting_of(record): record for record in result.frontier}
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
     fine = [record for record in attacked if keeps_below(record, ENOUGH)]
-    search = f"To search for the cheapest change: {_search(result.audit.spec)}"
+    search = ("To search for the cheapest change", search_command(result.audit.spec))
     missed = missed_by_guessing(result)
     reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
     if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
@@ -142,9 +155,9 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
         nothing = (
             f"Nothing has to change against these attacks: they read at most {rounded_up(worst['upper'])} {missed}."
         )
-        return [nothing, *_open_columns(result, given)]
+        return ToDo((nothing, *_open_columns(result, given)))
     if not fine:
-        return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
+        return ToDo((_undecided(result, attacked) or _nothing_helps(result, attacked),), (search,))
     best = max(fine, key=lambda record: _rank(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {in_hundred(before)}"
@@ -152,19 +165,19 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     use = f"Use {_name(result, best)}:"
     if _useless(now, then):
         use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
-    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}.{_option(result, best)}"
-    return [words, *_open_columns(result, [best]), _cost_of_task(now, then), search]
+    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}."
+    return ToDo((words, *_open_columns(result, [best]), _cost_of_task(now, then)), (*_option(result, best), search))
 
 
-def _search(spec: Spec) -> str:
+def search_command(spec: Spec) -> str:
     """Return the command that searches from the deployment of a spec on, quoted for a shell."""
     # A search starts from one configuration without a defense, which it tries itself.
     fields = fields_of(type(spec))
     sweeps = {name for name, field in fields.items() if field.option.swept and len(getattr(spec, name)) > 1}
     options = given_options(spec, {"defenses", *sweeps})
-    limit = f"--setting {shlex.quote(spec.setting)} --below 0.2"
+    limit = f"--setting {quoted(spec.setting)} --below 0.2"
     pieces = ("seepage recommend", limit, table_option(spec), options)
-    return clean(" ".join(piece for piece in pieces if piece), _LONGEST)
+    return " ".join(piece for piece in pieces if piece)
 
 
 def missed_by_guessing(result: AuditResult) -> str:
@@ -199,12 +212,11 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         if record["closed"] is not None and record["closed"] < ENOUGH and record["tier"] in (*UNKNOWN, LITTLE)
     ]
     spec = result.audit.spec
-    waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
-        names = list(dict.fromkeys(waiting))
-        was = "it was" if len(names) == 1 else "they were"
-        missing = f"No verdict yet for {listed(names)}: time ran out before {was} attacked."
-        return f"{missing} Run the command again with more time." if waiting else None
+        waiting = listed(result.not_reached_in_words)
+        was = "it was" if len(result.not_reached) == 1 else "they were"
+        missing = f"No verdict yet for {lowered(waiting)}: time ran out before {was} attacked."
+        return f"{missing} Run it again with more time and {SAME_FOLDER}." if result.not_reached else None
     best = min(unclear, key=lambda record: record["closed"])
     yet = f"No verdict yet{_of_configuration(result, best)}"
     if best["tier"] == INCOMPLETE:
@@ -244,13 +256,13 @@ def _name(result: AuditResult, record: Record) -> str:
     return f"{result.defense(record['defense'])}{size}"
 
 
-def _option(result: AuditResult, record: Record) -> str:
-    """Return the option of the command line that sets a defense, in a sentence; empty where there is none."""
+def _option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
+    """Return the option that sets a defense, with the words before it; empty where no option does."""
     spec = result.audit.spec
     part = next((part for part in spec.defenses if part.title == record["defense"]), None)
     if part is None or part.passed is not None or record["defense"] == UNDEFENDED:
-        return ""
-    return f" The option is {fields_of(type(spec))['defenses'].flag} {shlex.quote(clean(written(part), 300))}."
+        return []
+    return [("Its option", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
 
 
 def _rank(record: Record | None) -> float:

@@ -23,6 +23,8 @@ from seepage.text import clean, how_many, listed, lowered, percent
 
 FEW = 20
 """Fewest units with an interval in a sentence."""
+SAME_FOLDER = "the same run folder (--out)"
+"""Where a run that was stopped goes on, as advice names it."""
 _COLUMNS = 3
 _WHOLE = 1 - 1e-9
 
@@ -74,8 +76,9 @@ def _whole_records(result: AuditResult, record: Record) -> list[str]:
 
 def _whole(result: AuditResult) -> str:
     """Return the name of whole records, with what a record is where that is not all of its cells."""
-    secret = result.audit.about.secret
-    return "Whole records" if secret == "all cells" else f"Whole records ({clean(secret, 80)})"
+    about = result.audit.about
+    cells = clean(about.record, 240) or ("" if about.secret == "all cells" else clean(about.secret, 80))
+    return f"Whole records ({cells})" if cells else "Whole records"
 
 
 def what_is_missed(result: AuditResult, record: Record) -> str:
@@ -172,21 +175,21 @@ def ran_out_of_time(result: AuditResult, record: Record) -> str | None:
     if run is None or run.status != "left_out":
         return None
     unit = result.audit.spec.unit
-    return f"time ran out after {record['n']} of {run.planned} {unit}s. Run the command again to finish."
+    return f"time ran out after {record['n']} of {run.planned} {unit}s. Run it again with {SAME_FOLDER} to finish."
 
 
 def exposed_columns(result: AuditResult, record: Record) -> list[str]:
-    """Return a sentence on the columns of which most is shown to be read above guessing; none without any."""
-    own = [
-        column
-        for column in result.by_column.get(setting_of(record), [])
-        if column["lift_low"] is not None and column["lift_low"] > 0
-    ]
-    ranked = sorted(own, key=lambda column: -column["lift"])[:_COLUMNS]
+    """Return a sentence on the columns of which most is read above guessing, shown ones if any; none without a gain."""
+    own = [column for column in result.by_column.get(setting_of(record), []) if column["lift"] is not None]
+    shown = [column for column in own if column["lift_low"] is not None and column["lift_low"] > 0]
+    # Of few units nothing may be shown of a single column; where little is read, a mean is chance.
+    open_ = [] if record["tier"] == LITTLE else [column for column in own if column["lift"] > 0]
+    ranked = sorted(shown or open_, key=lambda column: -column["lift"])[:_COLUMNS]
     if not ranked:
         return []
     names = [f"{clean(c['column'], 32)} ({_both(c)})" for c in ranked]
-    return [f"Most exposed column{'s' if len(names) > 1 else ''}: {listed(names)}."]
+    so_far = "" if shown else " so far"
+    return [f"Most exposed column{'s' if len(names) > 1 else ''}{so_far}: {listed(names)}."]
 
 
 def _both(column: Record) -> str:

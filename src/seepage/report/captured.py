@@ -24,7 +24,7 @@ from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.terminal import make_table
-from seepage.text import as_sentence, clean, flattened, how_many, percent, shown_value, span
+from seepage.text import as_sentence, clean, flattened, how_many, percent, plain_number, shown_value, span
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "whole", "estimated": "gain", "not tried": "open", "failed": "open"}
@@ -147,7 +147,7 @@ def _cell(value: object, certainty: Tensor, spread: Tensor) -> str:
     text = shown_value(value, 24)
     if not bool(certainty.isfinite()):
         return text
-    around = f", ±{float(spread):.3g}" if bool(spread.isfinite()) else ""
+    around = f", ±{plain_number(float(spread))}" if bool(spread.isfinite()) else ""
     return f"{text} ({percent(float(certainty), 0)}{around})"
 
 

@@ -9,7 +9,7 @@ from seepage.report.frames import Record, setting_of
 from seepage.report.grids import MOST_COLUMNS, Grid, GridCell, Section, cut_columns, empty, where
 from seepage.report.result import AuditResult, Cell, Example
 from seepage.results.verdict import pick
-from seepage.text import capitalised, clean, listed, percent, shown_value
+from seepage.text import capitalised, clean, listed, percent, plain_number, shown_value
 
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
@@ -189,7 +189,7 @@ def truth_and_guess(cell: Cell, longest: int) -> list[GridCell]:
     if cell.certainty is not None:
         behind = f"({percent(cell.certainty, 0)})"
     elif cell.spread is not None:
-        behind = f"(±{cell.spread:.3g})"
+        behind = f"(±{plain_number(cell.spread)})"
     return [GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong", behind)]
 
 

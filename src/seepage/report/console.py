@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
-from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -17,17 +16,18 @@ from seepage.assessment.task import is_error
 from seepage.report.advice import what_to_do
 from seepage.report.answer import FEW, in_hundred, rounded_up, what_is_missed
 from seepage.report.cells import truth_and_guess
-from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances
+from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances, worst
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
 from seepage.report.summary import NOT_REACHED, NOT_TRIED, headline, summary
-from seepage.report.terminal import figures, make_table
+from seepage.report.terminal import Paragraph, figures, make_table
 from seepage.results.checks.finding import Finding, Severity
-from seepage.results.verdict import UNDEFENDED, pick, style_of, verdict
+from seepage.results.verdict import GRAVITY, UNDEFENDED, pick, style_of, verdict
 from seepage.run.enough import until_decided
 from seepage.run.limits import by_units
 from seepage.run.plan import Plan
 from seepage.run.runner import Listener
+from seepage.settings.command import in_lines
 from seepage.text import clean, how_many, lasting, listed, lowered, percent, points, span
 
 # How often a log gets a line where there is no terminal to draw a bar on.
@@ -93,6 +93,11 @@ class Bar(Listener):
         self._done += 1
         self._running -= 1
 
+    def stopped(self, what: str, share: float, of: str) -> None:
+        """Say how much of a job was done when the time ended."""
+        done = f"{percent(share, 0)} of {of} done"
+        self._line(f"The time ended during {clean(what, 200)} ({done}). The same command with more time measures it.")
+
     def failed(self, what: str, why: str) -> None:
         """Say at once what failed; the rest goes on."""
         self._progress.console.print(Text(f"failed: {clean(what, 200)}: {clean(why, 400)}", style="red"))
@@ -107,11 +112,12 @@ class Bar(Listener):
         if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
             self._shown = now
             # What a defense costs the task is trained for after the last job.
-            done = f"{self._done} of {jobs} jobs done after {lasting(now - self._began)}"
-            self._line(f"{done}, now {clean(what, 120)}.")
+            # Before the first job there is none to count.
+            done = f"{self._done} of {jobs} jobs done after" if jobs else "preparing for"
+            self._line(f"{done} {lasting(now - self._began)}, now {clean(what, 120)}.")
 
     def _line(self, text: str) -> None:
-        self._progress.console.print(Text(f"seepage: {clean(text, 4000)}"), soft_wrap=True)
+        self._progress.console.print(Paragraph(f"seepage: {clean(text, 4000)}", indent=0))
 
 
 def _longest(plan: Plan) -> list[str]:
@@ -144,10 +150,11 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
         jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
         whole = None if plan.seconds is None else lasting(spent + plan.seconds + _REPORT)
         # Where figures decide on the number of units, all that may be needed are planned.
-        most = " at most" if any(until_decided(audit) for audit in plan.audits) else ""
+        open_end = any(until_decided(audit) or audit.yields for audit in plan.audits)
+        most = " at most" if open_end else ""
         length = ", the first will tell how long" if whole is None else f", about {whole} in all{most}"
         parts = [f"{jobs}{most if whole is None else ''}{length}{several}.", *_longest(plan)]
-        if most:
+        if any(map(until_decided, plan.audits)):
             parts.append(f"An attack ends after 5, 10 or 20 {unit}s where that shows its lift within 10 points.")
     elif plan.spare:
         parts = [f"{len(plan.spare)} jobs, none of which fits the time by its forecast."]
@@ -170,8 +177,13 @@ _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
 _LONGEST_LINE = 160
-# Findings that the first screen names.
-_MOST_FINDINGS = 4
+MOST_LINES = 45
+"""Lines of 80 columns that the answer of an audit takes at most, with those that say where the report is."""
+# Findings, and defenses that were not tried, that the first screen names.
+_MOST_FINDINGS, _MOST_UNTRIED = 4, 2
+_ALL = "--verbose prints all"
+# Lines that say how many jobs are planned, where the report is, and how to go on.
+_REPORT_LINES = 6
 # What the main table shows where there is room, the first longest.
 _EXTRAS = {"whole records": "exact_match", "discrete / numbers": "accuracy_discrete", "seconds": _SCORE}
 # Characters that names and one setting's figures take in the table of columns, and in the table of examples.
@@ -183,44 +195,106 @@ _MOST_COLUMNS = 15
 
 
 def show_screen(console: Console, result: AuditResult) -> None:
-    """Print the answer of an audit on one screen: verdict, what each configuration leaves, and what to do."""
-    _show_title(console, result)
+    """Print the answer of an audit on one screen: verdict, what each configuration leaves, and what to do.
+
+    Of 80 columns these are at most ``MOST_LINES`` lines; where there are more configurations, the mildest are left out.
+    """
+    above, below = _verdict_lines(result), _advice_lines(result, console.width)
+    room = MOST_LINES - _REPORT_LINES - _height(console, [*_title_lines(result), *above, *below])
+    for part in [*_title_lines(result), *above, *_answers_within(console, result, room), *below]:
+        console.print(part)
+
+
+def show_screens(console: Console, results: Sequence[AuditResult]) -> None:
+    """Print a line for each audit and the screen of the gravest; of one audit its screen alone."""
+    if len(results) > 1:
+        heads = [headline(result) for result in results]
+        lines = [
+            (Text(_audit_name(result)), Text(head.tier, _STYLES[style_of(head.tier)]))
+            for result, head in zip(results, heads, strict=True)
+        ]
+        columns = [Column("audit", overflow="fold"), "verdict"]
+        console.print()
+        console.print(make_table(f"{len(results)} audits; below them the gravest", columns, lines))
+        gravest = worst([head.record for head in heads if head.record is not None])
+        results = [next((r for r, head in zip(results, heads, strict=True) if head.record is gravest), results[0])]
+    for result in results:
+        show_screen(console, result)
+
+
+def _audit_name(result: AuditResult) -> str:
+    about, variant = result.audit.about, result.audit.spec.variant
+    parts = [clean(about.dataset), clean(about.protocol), f"model {clean(about.model)}"]
+    return ", ".join([*parts, *([clean(variant, 80)] if variant else [])])
+
+
+def _height(console: Console, parts: Sequence[RenderableType]) -> int:
+    """Return the number of lines that some parts take."""
+    return sum(len(console.render_lines(part, pad=False)) for part in parts)
+
+
+def _verdict_lines(result: AuditResult) -> list[RenderableType]:
+    """Return the verdict and its sentences."""
     head = headline(result)
-    console.print(Text(head.tier.upper(), style=_STYLES[style_of(head.tier)]))
-    for sentence in head.sentences:
-        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    console.print()
-    if len(result.attacked) > 1 or result.frontier:
-        console.print(_answers_table(result))
-    for tier, words in head.beside:
-        if tier in (NOT_REACHED, NOT_TRIED):
-            console.print(Padding(Text(f"{tier}: {clean(words, _LONGEST_LINE)}", "dim"), (0, 0, 0, 2)))
-    if actions := what_to_do(result):
-        console.print(Text("What to do", style="bold"))
-        for words in actions:
-            console.print(Padding(Text(words), (0, 0, 0, 2)))
+    tier = Text(head.tier.upper(), style=_STYLES[style_of(head.tier)])
+    return [tier, *(Paragraph(sentence) for sentence in head.sentences), Text()]
+
+
+def _advice_lines(result: AuditResult, width: int) -> list[RenderableType]:
+    """Return what is not known, what to do, and the findings that matter."""
+    untried = [clean(words, _LONGEST_LINE) for tier, words in headline(result).beside if tier == NOT_TRIED]
+    lines: list[RenderableType] = [Paragraph(f"{NOT_TRIED}: {words}", "dim") for words in untried[:_MOST_UNTRIED]]
+    if len(untried) > _MOST_UNTRIED:
+        lines.append(Paragraph(f"and {len(untried) - _MOST_UNTRIED} more that are not tried ({_ALL})", "dim"))
+    if steps := what_to_do(result):
+        lines += [Text("What to do", style="bold"), *map(Paragraph, steps.sentences)]
+        for words, command in steps.commands:
+            lines.append(Paragraph(f"{words}:"))
+            # What is pasted is broken where a shell goes on, never by the terminal's width.
+            lines += [Text(f"  {line}", no_wrap=True, overflow="ignore") for line in in_lines(command, width - 2)]
     serious = [finding for finding in result.all_findings if finding.severity != "note"]
     if serious:
-        console.print(Text(f"Checks of this audit: {how_many(len(serious), 'finding')}", style="bold"))
+        lines.append(Text(f"Checks of this audit: {how_many(len(serious), 'finding')}", style="bold"))
         for finding in serious[:_MOST_FINDINGS]:
             text = Text(finding.severity, style=_SEVERITIES[finding.severity])
-            console.print(Padding(text.append(f" {finding.code} {finding.title}.", "not bold default"), (0, 0, 0, 2)))
+            text.append(f" {finding.code} {clean(finding.title, _LONGEST_LINE)}.", "not bold default")
+            lines.append(Paragraph(text))
         if len(serious) > _MOST_FINDINGS:
-            console.print(Text(f"  and {len(serious) - _MOST_FINDINGS} more (--verbose prints all)", "dim"))
+            lines.append(Paragraph(f"and {len(serious) - _MOST_FINDINGS} more ({_ALL})", "dim"))
+    return lines
 
 
-def _answers_table(result: AuditResult) -> Table:
-    """Return a line for each configuration: the verdict, what is read of what guessing misses, and the task."""
+def _answers_within(console: Console, result: AuditResult, room: int) -> list[RenderableType]:
+    """Return the table of configurations with as many rows as there is room for, the gravest at least."""
+    if len(result.attacked) < 2 and not result.frontier and not (result.attacked and result.not_reached):
+        return []
+    rows = len(result.attacked) + len(result.not_reached)
+    for number in range(rows, 0, -1):
+        table = _answers_table(result, number)
+        if number == 1 or _height(console, [table]) <= room:
+            return [table]
+    return []
+
+
+def _answers_table(result: AuditResult, most: int) -> Table:
+    """Return a line for each configuration: the verdict, what is read of what guessing misses, and the task.
+
+    Of more than ``most`` configurations those without a figure are left out first, then the mildest.
+    """
     learnt = {setting_of(record): record for record in result.frontier}
     error = any(is_error(record["task_metric"]) for record in learnt.values())
     task = [lowered(task_name(next(iter(learnt.values()))["task_metric"]))] if learnt else []
+    defended = result.defended or bool(result.not_reached)
     heads = [
-        *_heads(result),
+        *_heads(result, defended),
         Column("verdict"),
         *figures("read of 100", "whole records", *task),
     ]
+    ranked = sorted(result.attacked, key=lambda record: -GRAVITY.index(record["tier"]))[:most]
     rows = []
     for record in result.attacked:
+        if record not in ranked:
+            continue
         now = learnt.get(setting_of(record))
         shown = _MISSING if now is None or now["task"] is None else f"{now['task']:.4g}" if error else _task(now)
         closed, n = record["closed"], record["n"] or 0
@@ -231,7 +305,7 @@ def _answers_table(result: AuditResult) -> Table:
         rows.append(
             (
                 *([str(record["batch_size"])] if result.sized else []),
-                *([Text(_defense(result, record["defense"]))] if result.defended else []),
+                *([Text(_defense(result, record["defense"]))] if defended else []),
                 Text(result.marked(record["attack"], 24)),
                 Text(record["tier"], style=_STYLES[style_of(record["tier"])]),
                 read,
@@ -239,8 +313,16 @@ def _answers_table(result: AuditResult) -> Table:
                 *([shown] if task else []),
             )
         )
+    for size, defense in result.not_reached[: max(0, most - len(rows))]:
+        # That nothing was measured must not be taken for a good figure.
+        sizes = [_MISSING if size is None else str(size)] if result.sized else []
+        nothing = [_MISSING] * (2 + len(task))
+        rows.append((*sizes, Text(_defense(result, defense)), _MISSING, Text(NOT_REACHED, "dim"), *nothing))
     missed = " or ".join(dict.fromkeys(what_is_missed(result, record) for record in result.attacked))
-    return make_table(f"Of 100 {missed} that an informed guess misses [95% interval]", heads, rows)
+    table = make_table(f"Of 100 {missed} that an informed guess misses [95% interval]", heads, rows)
+    if (hidden := len(result.attacked) + len(result.not_reached) - len(rows)) > 0:
+        table.caption = f"and {how_many(hidden, 'configuration')} more ({_ALL})"
+    return table
 
 
 def _task(record: Record) -> str:
@@ -269,7 +351,8 @@ def show_report(console: Console, result: AuditResult) -> None:
     numbers = any(record["kind"] == "continuous" for own in result.by_column.values() for record in own)
     if audit.schema is not None and numbers:
         words = tolerances(audit.schema, _MOST_TOLERANCES, audit.about.columns)
-        console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
+        console.print(Paragraph(words, "dim"))
+        console.print()
     for (size, defense), attack in attacks.items():
         shown = [e for e in result.examples if (e.batch_size, e.defense, e.attack) == (size, defense, attack)]
         if shown:
@@ -277,33 +360,31 @@ def show_report(console: Console, result: AuditResult) -> None:
             _show_examples(console, result, shown[:room])
             break
     console.print(Text("Summary", style="bold"))
-    console.print(Padding(Text(summary(result)), (0, 0, 1, 2)))
+    console.print(Paragraph(summary(result)))
+    console.print()
 
 
-def _show_title(console: Console, result: AuditResult) -> None:
+def _title_lines(result: AuditResult) -> list[RenderableType]:
     audit = result.audit
     about = audit.about
     variant = "" if audit.spec.variant is None else f" · {clean(audit.spec.variant, 80)}"
-    console.print()
-    console.print(
-        Text(f"Audit of {clean(about.dataset)}", style="bold")
-        + Text(
-            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
-            f"{result.units_run} · "
-            f"seed {audit.spec.seed}",
-            style="not bold",
-        )
+    facts = (
+        f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
+        f"{result.units_run} · seed {audit.spec.seed}"
     )
+    title = Text(f"Audit of {clean(about.dataset)}", style="bold")
+    return [Text(), Paragraph(title.append(facts, "not bold"), indent=0)]
 
 
 def _show_head(console: Console, result: AuditResult) -> None:
     audit = result.audit
-    _show_title(console, result)
+    for line in _title_lines(result):
+        console.print(line)
     for fact in assumptions(audit):
-        console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
+        console.print(Paragraph(f"· {fact}"))
     if omitted := [clean(applicability.attack) for applicability in result.grid if not applicability.applies]:
         words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."
-        console.print(Padding(Text(words, "dim"), (0, 0, 0, 2)))
+        console.print(Paragraph(words, "dim"))
     console.print()
 
 
@@ -316,7 +397,7 @@ def _show_findings(console: Console, findings: Sequence[Finding]) -> None:
         text.append(f" {finding.code} ", "not bold default")
         text.append(f"{finding.title}. ", "bold default")
         text.append(clean(finding.message, _LONGEST_MESSAGE), "not bold default")
-        console.print(Padding(text, (0, 0, 0, 2)))
+        console.print(Paragraph(text))
     console.print(Text(f"  seepage checks {findings[0].code} says more about a code.\n", "dim"))
 
 
@@ -401,13 +482,15 @@ def _labels_table(result: AuditResult) -> Table | None:
         for row in scores
     ]
     title = f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points"
-    return make_table(title, [*_heads(result), *figures("read", "best baseline", "lift", "verdict")], rows)
+    return make_table(
+        title, [*_heads(result, result.defended), *figures("read", "best baseline", "lift", "verdict")], rows
+    )
 
 
-def _heads(result: AuditResult, defense: bool = True) -> list[Column]:
+def _heads(result: AuditResult, defense: bool) -> list[Column]:
     """Return the heads of batch size, defense and attack, as far as they differ; names may be broken anywhere."""
     sizes = figures(result.audit.about.size.replace(" ", "\n"), no_wrap=True) if result.sized else []
-    names = ["defense", "attack"] if result.defended and defense else ["attack"]
+    names = ["defense", "attack"] if defense else ["attack"]
     return [*sizes, *(Column(name, overflow="fold") for name in names)]
 
 

@@ -31,7 +31,7 @@ from seepage.settings.setting import Audit
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
 from seepage.tabular.texts import DAYS
-from seepage.text import as_sentence, clean
+from seepage.text import as_sentence, clean, days_in_words, plain_number
 
 Setting = tuple[int | None, str]
 BINS = 10
@@ -415,14 +415,14 @@ def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> 
     ``attacked`` names the columns that are attacked; all if empty.
     """
     numbers = [
-        f"{clean(column.name, 32)} {tolerance(column)}"
+        f"{clean(column.name, 32)} within {tolerance(column)}"
         for column in schema.columns
         if isinstance(column, Continuous) and (not attacked or column.name in attacked)
     ]
     if not numbers:
         return ""
     more = f" and {len(numbers) - most} more columns, see the report" if len(numbers) > most else ""
-    return f"A number counts as read within its tolerance: {', '.join(numbers[:most])}{more}."
+    return f"A number counts as read by its tolerance: {', '.join(numbers[:most])}{more}."
 
 
 def tolerance(column: Column) -> str:
@@ -430,5 +430,6 @@ def tolerance(column: Column) -> str:
     if not isinstance(column, Continuous):
         return "exact"
     # The distance between two dates is one of days.
-    unit = "days" if column.unit == DAYS else (column.unit or "").partition(",")[0]
-    return f"±{column.tolerance:.3g} {clean(unit, 24)}".strip()
+    if column.unit == DAYS:
+        return days_in_words(column.tolerance)
+    return f"{plain_number(column.tolerance)} {clean((column.unit or '').partition(',')[0], 24)}".strip()

@@ -44,24 +44,30 @@ def heads(titles: Sequence[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table with its caption; the first column names the row."""
+    """A table with its caption; the first column names the row, and a page shows a ``folded`` one when asked to."""
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[GridCell]]
     note: str | None = None
+    folded: bool = False
 
 
-def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
+def grid(
+    caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None, folded: bool = False
+) -> Grid:
     """Return a table of records."""
-    return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note)
+    return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note, folded)
 
 
-def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
+def filled(
+    caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None, folded: bool = False
+) -> Grid:
     """Return a table of records without the columns that are missing in all of them."""
     filled_grid = grid(caption, columns, records, note)
     places = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in filled_grid.rows)]
-    return Grid(caption, [columns[i] for i in places], [[row[i] for i in places] for row in filled_grid.rows], note)
+    rows = [[row[i] for i in places] for row in filled_grid.rows]
+    return Grid(caption, [columns[i] for i in places], rows, note, folded)
 
 
 def text(
@@ -151,7 +157,11 @@ MOST_ROWS = 2000
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page; ``kind`` is a word for parts with a layout of their own, which needs ``extra``."""
+    """One part of a page.
+
+    ``kind`` is a word for parts with a layout of their own, which needs ``extra``. Of a ``folded`` part a page shows
+    the title until it is opened, and of points under a title, ``points_under``, that title.
+    """
 
     name: str
     title: str
@@ -160,6 +170,8 @@ class Section:
     figures: Sequence[tuple[Figure, Grid]] = ()
     grids: Sequence[Grid] = ()
     kind: str = "plain"
+    folded: bool = False
+    points_under: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
 
 

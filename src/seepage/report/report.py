@@ -18,7 +18,7 @@ from seepage.report.questions import questions
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.summary import NOT_TRIED, headline, summary
-from seepage.report.terminal import make_console
+from seepage.report.terminal import SCREEN_WIDTH, make_console
 from seepage.results.rows import frame, lifts_of, write_results
 from seepage.results.verdict import INCOMPLETE
 from seepage.text import clean
@@ -71,7 +71,10 @@ class Report(AuditResult):
 
     def show(self, console: Console | None = None, verbose: bool = False) -> None:
         """Print the answer on one screen; with ``verbose`` threat model, findings, tables, examples and summary."""
-        (show_report if verbose else show_screen)(console or make_console(), self)
+        if verbose:
+            show_report(console or make_console(), self)
+        else:
+            show_screen(console or make_console(width=SCREEN_WIDTH), self)
 
     @property
     def figures(self) -> list[str]:

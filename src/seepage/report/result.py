@@ -33,7 +33,7 @@ from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of
-from seepage.text import capitalised, clean, how_many, lowered
+from seepage.text import capitalised, clean, how_many, listed, lowered
 
 
 @dataclass(frozen=True)
@@ -312,6 +312,19 @@ class AuditResult:
         part = next((part for part in self.audit.spec.defenses if part.title == name), None)
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
+
+    @property
+    def not_reached_in_words(self) -> list[str]:
+        """Configurations without a figure, those of one size together; several defenses by their names in results."""
+        by_size = dict[int | None, list[str]]()
+        for size, defense in self.not_reached:
+            by_size.setdefault(size, []).append(defense)
+        words = []
+        for size, names in by_size.items():
+            short = [self.defense(name) if name == UNDEFENDED else clean(name, 60) for name in names]
+            at = f" at {self.audit.about.size} {size}" if size is not None else ""
+            words.append(f"{listed(short) if len(names) > 1 else self.defense(names[0])}{at}")
+        return words
 
     def not_tried(self, setting: Setting, attack: str) -> str | None:
         """Return that a stronger attack was not tried in a configuration, and the code of the finding; None if not."""

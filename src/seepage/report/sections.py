@@ -37,7 +37,7 @@ from seepage.report.leakage import (
 )
 from seepage.report.questions import questions_section
 from seepage.report.result import AuditResult, Cell
-from seepage.report.summary import READING, headline, summary
+from seepage.report.summary import READING, flows, headline, summary
 from seepage.results.checks.every import CHECKS
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.checks.finding import SEVERITIES, explanation, few_of
@@ -82,14 +82,27 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result) if more else None,
         _all(result),
     ]
-    filled = [section for section in filled if section is not None]
+    filled = [_folded(result, section) for section in filled if section is not None]
     return [*(section for section in filled if section.kind != "empty"), *_missing(filled)]
+
+
+# Fewest units of which a plot is shown at once.
+_PLOTTED = 10
+# What an answer does not need: pages show the titles of these parts until they are opened.
+_BEHIND = ("questions", "reliability", "exposed", "examples", "groups", "advice")
+
+
+def _folded(result: AuditResult, section: Section) -> Section:
+    """Return a part with plots of few units folded, and folded as a whole where it holds what few look for."""
+    few = max((record["n"] or 0 for record in result.overviews), default=0) < _PLOTTED
+    figures = [(replace(figure, folded=few or i > 0), table) for i, (figure, table) in enumerate(section.figures)]
+    return replace(section, figures=figures, folded=section.name in _BEHIND)
 
 
 def _missing(all_sections: Sequence[Section]) -> list[Section]:
     """Return a section that lists empty sections with the reason for each; no section where none is empty."""
     reasons = [f"{section.title}: {' '.join(section.words)}" for section in all_sections if section.kind == "empty"]
-    return [Section("missing", "What is not shown, and why", points=reasons)] if reasons else []
+    return [Section("missing", "What is not shown, and why", points=reasons, folded=True)] if reasons else []
 
 
 def anchored(section: Section, prefix: str) -> Section:
@@ -146,6 +159,7 @@ def verdict_section(result: AuditResult) -> Section:
             "action": what_to_do(result),
             "untested": not_tested(result),
             "example": example(result),
+            "flows": flows(result),
             "ruler": ruler,
             "bounds": BOUNDS,
             "reading": READING,
@@ -185,11 +199,13 @@ def _threat_model(result: AuditResult) -> Section:
     titles = {"attack": "Attack", "applies": "Applies", "run": "Run here", "sees": "Sees", "needs": "Needs"}
     columns = [grids.text(title, key) for key, title in titles.items()]
     why = grids.text("Why it does not apply", "why", 300)
-    grid = grids.filled("Attacks and whether they apply to this deployment", [*columns, why], lines)
+    grid = grids.filled("Attacks and whether they apply to this deployment", [*columns, why], lines, folded=True)
     named = [grids.text("Name", "name"), grids.text("What it does", "does", 300), grids.text("Source", "source", 300)]
-    tables = [grids.filled("Attacks and defenses of this audit", named, names)] if (names := result.names) else []
+    named_parts = "Attacks and defenses of this audit"
+    tables = [grids.filled(named_parts, named, names, folded=True)] if (names := result.names) else []
     tables += [grid] if lines else []
-    return Section("threat-model", "Threat model and attacks that apply", words, facts, grids=tables)
+    title, under = "Threat model and attacks that apply", "What the attacker sees and knows, and what was set up"
+    return Section("threat-model", title, words, facts, grids=tables, points_under=under)
 
 
 def _checks(result: AuditResult) -> Section:
@@ -205,6 +221,7 @@ def _checks(result: AuditResult) -> Section:
         "Checks that do not apply to this audit",
         [grids.text("Code", "code"), grids.text("Check", "title"), grids.text("Why it does not apply", "why", 300)],
         omitted,
+        folded=True,
     )
     return Section(
         "checks",
@@ -306,9 +323,10 @@ def _all(result: AuditResult) -> Section:
         ],
         [row.as_dict() for row in ordered[:MOST_ROWS]],
         cut_columns(len(names), len(worst)) if wide else cut(len(ordered)),
+        folded=True,
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
-    return Section("all", "All figures", words, grids=[table], kind="folded")
+    return Section("all", "All figures", words, grids=[table])
 
 
 # Cells of the example record, those of sensitive columns first.

@@ -57,6 +57,42 @@ class Headline(NamedTuple):
         return " ".join(self.sentences)
 
 
+class Flow(NamedTuple):
+    """Who sends what to whom, and what is read of it: a line of the picture at the top of a report."""
+
+    sender: str
+    secret: str
+    message: str
+    attacker: str
+    reads: str
+
+
+def flows(result: AuditResult) -> list[Flow]:
+    """Return what is sent and read in the configuration of the headline; the label's flow after that of the cells."""
+    about, record = result.audit.about, result.reference
+    secret = clean(about.secret, 80)
+    if record is None or record["mean"] is None:
+        return [Flow(about.sender, secret, about.message, about.attacker, "nothing measured")]
+    of_label = record["of"] is not None and about.label_attacker is not None
+    label = record if of_label else record["label"]
+    lines = [] if of_label else [_flow(about, record, about.sender, about.attacker)]
+    if about.label is not None and label is not None and label["mean"] is not None:
+        labels = {**label, "of": about.label}
+        if about.label_attacker is not None:
+            lines.append(_flow(about, labels, about.attacker, about.label_attacker, "what is sent back"))
+        elif record["of"] is None:
+            lines.append(_flow(about, labels, about.sender, about.attacker))
+    return lines
+
+
+def _flow(about: About, record: Record, sender: str, attacker: str, message: str | None = None) -> Flow:
+    of_label = record["of"] is not None
+    secret = f"the label {clean(record['of'], 40)}" if of_label else clean(about.secret, 80)
+    guessed = "" if record["baseline"] is None else f"; {_gets(about, record)}"
+    reads = f"{_doing(about, record)}{guessed}"
+    return Flow(sender, secret, clean(message or about.message, 80), attacker, reads)
+
+
 def headline(result: AuditResult) -> Headline:
     """Return the verdict on the configuration without a defense in which most leaks, and those with one beside it."""
     record = result.reference
@@ -75,6 +111,7 @@ def headline(result: AuditResult) -> Headline:
     parts = [f"{words}.", *([*of_label, *answered] if record["by_label"] else [*answered, *of_label])]
     parts += exposed_columns(result, record)
     parts += [*_bounds_below(result, record, parts), *_bounds_above(result.all_findings), *about.limits]
+    parts += _nothing_to_add(result)
     beside = [_beside(result, overview) for overview in result.beside]
     return Headline(record, record["tier"], tuple(parts), (*beside, *_not_reached(result)))
 
@@ -91,11 +128,7 @@ def _of_labels_too(about: About, record: Record) -> list[str]:
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     """Return the configurations without a figure, so that none of them is taken for a good one."""
-    notes = []
-    for size, defense in result.not_reached:
-        words = result.defense(defense)
-        at = f" at {result.audit.about.size} {size}" if size is not None else ""
-        notes.append((NOT_REACHED, f"{capitalised(words)}{at}: nothing was measured."))
+    notes = [(NOT_REACHED, f"{capitalised(words)}: nothing was measured.") for words in result.not_reached_in_words]
     for name, why in result.audit.not_tried.items():
         notes.append(
             (NOT_TRIED, f"{capitalised(clean(name))} is not tried, and not known to be safe: {clean(why, 400)}")
@@ -156,6 +189,20 @@ def summary(result: AuditResult, reading: bool = True) -> str:
     paragraphs = [paragraph for paragraph in sentences if paragraph]
     limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
     return "\n\n".join([*paragraphs, *limits, *([READING] if reading else [])] if paragraphs else [_nothing(result)])
+
+
+def _nothing_to_add(result: AuditResult) -> list[str]:
+    """Return a sentence on each attack that was left out where another one had proved all; none without any."""
+    places: dict[str, list[str]] = {}
+    for run in result.runs:
+        if run.nothing_to_add:
+            at = (run.configuration.batch_size, run.configuration.defense)
+            places.setdefault(run.label, []).append(result.label(at))
+    provers = result.audit.yields
+    return [
+        f"{clean(name)} was left out ({listed(where)}): {clean(provers[name])} proved every record there."
+        for name, where in places.items()
+    ]
 
 
 def _nothing(result: AuditResult) -> str:

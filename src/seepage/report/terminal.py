@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from seepage.errors import Remedy
     from seepage.tabular.infer import Inferred, InferredColumn
 
+SCREEN_WIDTH = 80
+"""Characters of a line of text where there is no terminal."""
 _PLAIN_WIDTH = 120
 _PADDING = (0, 1, 0, 0)
 
@@ -39,6 +41,19 @@ class _UnderHeading(Table):
         yield from super().__rich_console__(console, options)
 
 
+class Paragraph:
+    """A paragraph some characters to the right, without spaces at the ends of its lines."""
+
+    def __init__(self, words: str | Text, style: str = "", indent: int = 2) -> None:
+        self._text = Text(words, style) if isinstance(words, str) else words
+        self._indent = indent
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for line in self._text.wrap(console, max(1, options.max_width - self._indent)):
+            line.rstrip()
+            yield Text(" " * self._indent).append_text(line)
+
+
 def make_list(heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]]) -> Table:
     """Return a table without a title and without lines."""
     return _filled(Table(*heads, box=None, pad_edge=False, header_style="bold"), rows)
@@ -55,10 +70,10 @@ def figures(*titles: str, no_wrap: bool = False) -> list[Column]:
     return [Column(title, justify="right", no_wrap=no_wrap) for title in titles]
 
 
-def make_console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal, or wide enough for tables where there is none."""
+def make_console(stderr: bool = False, width: int = _PLAIN_WIDTH) -> Console:
+    """Return a console as wide as the terminal; where there is none, of a width, by default enough for tables."""
     console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=width)
 
 
 _COLUMNS = 40

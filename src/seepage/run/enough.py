@@ -16,6 +16,7 @@ from seepage.settings.setting import Audit, Configuration
 
 # Half of the width of a lift's interval at which it is narrow enough: ten points.
 NARROW = 0.1
+_SCORE = ("accuracy", None)
 # Numbers of units at which one looks first.
 _FIRST_LOOKS = (5, 10, 20, 40)
 # Where a unit takes longer than a second, one stops at so many.
@@ -33,14 +34,15 @@ class Enough(StoppingRule):
 
     Args:
         audit: an audit whose units are independent; its ``units`` are the most that are measured.
-        references: figures of its baselines over draws that no attack sees, by batch size.
+        references: function that returns figures of its baselines over draws that no attack sees, by batch size. It is
+            called when one looks first, so that attacks come before it where time is limited.
         seconds: function that returns the mean seconds of a unit of an attack in a configuration; None where unknown.
     """
 
     def __init__(
         self,
         audit: Audit,
-        references: Mapping[int | None, References],
+        references: Callable[[], Mapping[int | None, References]],
         seconds: Callable[[Configuration, str], float | None],
     ) -> None:
         self._audit, self._references, self._seconds = audit, references, seconds
@@ -67,11 +69,15 @@ class Enough(StoppingRule):
                     measured_by, configuration, attack, column
                 ):
                     self._ended.add((configuration, attack))
+            for attack, prover in self._audit.yields.items():
+                # Where enough units were proved before it had to be measured, it never is.
+                if (configuration, prover) in self._ended and not measured_by(configuration, attack, [_SCORE])[0]:
+                    self._ended.add((configuration, attack))
 
     def _enough(self, measured_by: MeasuredBy, configuration: Configuration, attack: str, column: str | None) -> bool:
         figures = [("accuracy", column), (PROVED_CELLS, None)]
         measured, beside = measured_by(configuration, attack, figures)
-        references = self._references.get(configuration.batch_size, {})
+        references = self._references().get(configuration.batch_size, {})
         telling = [(figure.metric, figure.column) == figures[0] for figure in measured]
         gains = lifts(
             measured, telling, beside, (), references, by_members=False, proving=configuration.defense == NONE

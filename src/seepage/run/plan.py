@@ -146,6 +146,8 @@ def _within(name: str, value: object) -> Iterator[tuple[str, int]]:
 _TRIAL_SECONDS, _TRIAL_SHARE, _MOST_TRIAL_SECONDS = 0.15, 0.02, 1.0
 # Seconds of the units of a baseline from which on the second one is timed as well: the first may load modules.
 _TIMED_AGAIN = 1.0
+# An exact attack that takes less runs however little time is left.
+AT_ONCE_SECONDS = 1.0
 # Share of a limited time that trials may take.
 _FOR_TRIALS = 0.5
 # Fields that name the parts of a kind; measurements of the deployment are named by none.
@@ -208,6 +210,14 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """Times on a clock at which trials end, and at which a run whose time is limited does."""
+
+    trials: float
+    run: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """The work of a run."""
 
@@ -245,7 +255,8 @@ def make_plan(
 
     Attacks with a cheap exposure are started on the first units and stopped soon after their first sign of progress,
     which gives a forecast of their time; one without a sign runs to its end, which counts where time is limited. Half
-    of that time is for trials. Settings with expensive exposures forecast their jobs themselves.
+    of that time is for trials, in the order of the jobs; that of the strongest attack is the measurement itself where
+    that fits. Settings with expensive exposures forecast their jobs themselves.
     """
     begun = clock()
     workers = _workers(audits, slots)
@@ -258,8 +269,8 @@ def make_plan(
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         most = float("inf") if unlimited else MOST_SECONDS * workers
-        trials = None if budget is None else begun + budget * _FOR_TRIALS
-        jobs, seconds_of, ready = _jobs(audits, all_series, store, most, trials, clock)
+        ends = None if budget is None else Ends(begun + budget * _FOR_TRIALS, begun + budget)
+        jobs, seconds_of, ready = _jobs(audits, all_series, store, most, ends, clock)
     if not unlimited:
         check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
     spare: list[Job] = []
@@ -268,57 +279,43 @@ def make_plan(
         jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
     else:
         left = (budget - (clock() - begun)) * workers
-        jobs = _by_urgency(jobs, all_series, seconds_of, left)
         jobs, spare = _fitting(jobs, all_series, seconds_of, left, ready)
     return Plan(tuple(audits), all_series, jobs, seconds_of, spare, workers, stored, shown, ready)
 
 
-def _by_urgency(
-    jobs: Sequence[Job], all_series: Sequence[Series], seconds_of: Mapping[int, float | None], budget: float
-) -> list[Job]:
-    """Return jobs in the order of a run whose time is limited.
-
-    Where the first attack's control and one measurement of it do not both fit, the measurement comes first: it may show
-    that much leaks, and a control alone shows nothing.
-    """
-    ordered = sorted(jobs, key=lambda job: _urgency(job, all_series))
-    used = 0.0
-    for job in ordered:
-        used += seconds_of[job.name] or 0.0
-        if _urgency(job, all_series)[0] > 0 and all_series[job.series[0]].audit.spec.variant != POSITIVE:
-            break
-    return ordered if used <= budget else sorted(jobs, key=lambda job: _urgency(job, all_series, controls_first=False))
-
-
-def _urgency(job: Job, all_series: Sequence[Series], controls_first: bool = True) -> tuple[int, int, int]:
+def _urgency(job: Job, all_series: Sequence[Series]) -> tuple[int, int, int]:
     """Return the place of a job in a run with limited time: the lower, the sooner.
 
-    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets its
-    positive control, without which it does not show that little leaks, and its first units in every configuration, so
-    that the first of an audit is measured everywhere. Negative controls and further units come last.
+    The first attack of an audit, its strongest, comes first: without a defense, then in every other configuration.
+    Baselines follow, without which no figure says anything, and its positive control, without which it does not show
+    that little leaks. Then come the other attacks, each behind its control, further units, and negative controls.
     """
-    first = all_series[job.series[0]]
-    attacks = any(all_series[i].is_attack for i in job.series)
-    variant = first.audit.spec.variant
-    if not attacks:
-        return 0, 0, job.units.start
-    place = [part.label for part in first.audit.parts].index(first.part.label)
-    if variant == NEGATIVE:
-        return 3, place, job.units.start
-    if variant == POSITIVE or job.units.start == 0:
-        return 1, place, job.units.start + (0 if controls_first else 2) if variant == POSITIVE else 1
-    return 2, job.units.start, place
+    first, begin = all_series[job.series[0]], job.units.start
+    attacks = [part.label for part in first.audit.parts if part.kind == "attack"]
+    own = [all_series[i] for i in job.series]
+    rank = min((attacks.index(series.part.label) for series in own if series.is_attack), default=None)
+    controls = first.audit.spec.variant
+    if controls == NEGATIVE:
+        return 5, -1 if rank is None else rank, begin
+    if controls == POSITIVE:
+        return (3, rank, begin) if rank else (2, 1, begin)
+    if begin:
+        return 4, begin, -1 if rank is None else rank
+    if rank is None:
+        return 2, 0, 0
+    return (3, rank, MOST) if rank else (int(first.configuration.defense != NONE), 0, 0)
 
 
 def _jobs(
-    audits: Sequence[Audit], all_series: list[Series], store: Store, limit: float, ends: float | None,
+    audits: Sequence[Audit], all_series: list[Series], store: Store, limit: float, ends: Ends | None,
     clock: Callable[[], float],
 ) -> tuple[list[Job], dict[int, float | None], dict[int, Outcome]]:  # fmt: skip
     """Return the jobs to do, and results of trials; audits may share series, which are measured once.
 
-    No further series is tried once the forecast exceeds a limit in seconds. Where trials have an end on the clock, an
-    attack is tried in one configuration of an audit, and the others are only exposed, as is the negative control, which
-    follows the positive one and is like it. After that end, attacks are taken to last as long as elsewhere.
+    No further series is tried once the forecast exceeds a limit in seconds. Where time is limited, jobs are in the
+    order of their urgency, an attack is tried in one configuration of an audit, and the others are only exposed, as are
+    baselines, and the negative control, which is like the positive one. After the end of trials, attacks are taken to
+    last as long as elsewhere.
     """
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
@@ -342,6 +339,9 @@ def _jobs(
         seconds_of[len(jobs)] = seconds
         jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
 
+    if ends is not None:
+        alone.sort(key=lambda item: _urgency(Job(0, (item[0],), 0, Configuration(), item[1], (), 0), all_series))
+        by_exposure = {at: _strongest_first(series, all_series) for at, series in by_exposure.items()}
     tried: dict[int, float | None] = {}
     alike: dict[tuple[int, str, int | None], float] = {}
     ready, longest = dict[int, Outcome](), dict[str, float]()
@@ -355,17 +355,25 @@ def _jobs(
             label = all_series[i].part.label
             like = (place, label, all_series[i].configuration.batch_size)
             here = (all_series[i].place, all_series[i].configuration)
-            if ends is not None and (like in alike or (all_series[i].is_attack and clock() >= ends)):
+            if ends is not None and not all_series[i].is_attack:
+                # Baselines run in any case, after the attacks.
+                trial = functools.partial(_expose, all_series[i], 0.0)
+            elif ends is not None and (like in alike or clock() >= ends.trials):
                 trial = functools.partial(_expose, all_series[i], alike.get(like, longest.get(label)))
             else:
                 note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
-                trial = functools.partial(_try, all_series[i], group, clock, note, len(group) * scored.get(here, 0.0))
+                scoring = len(group) * scored.get(here, 0.0)
+                # Other attacks must not come before this one's other configurations.
+                strongest = all_series[i].part == next(p for p in all_series[i].audit.parts if p.kind == "attack")
+                until = ends.run if ends is not None and strongest else None
+                trial = functools.partial(_try, all_series[i], group, clock, note, scoring, until)
             tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
             if all_series[i].part.kind == "baseline":
                 each = (tried[i] or 0.0) / len(group)
                 scored[here] = min(scored.get(here, math.inf), each)
-            alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
-            longest[label] = max(longest.get(label, 0.0), tried[i] or 0.0)
+            if (seconds := tried[i]) is not None:
+                alike[like] = max(alike.get(like, 0.0), seconds)
+                longest[label] = max(longest.get(label, 0.0), seconds)
         total += tried[i] or 0.0
         add((i,), group, 0.0 if len(jobs) in ready else tried[i])
     forecast: dict[tuple[int, Configuration], float | None] = {}
@@ -381,24 +389,47 @@ def _jobs(
                 seconds = forecast.get(like) or (_unless_failing(estimate, clock, refuses) if known else None)
                 forecast[place, configuration] = seconds
         add(tuple(series), group, forecast[place, configuration])
+    if ends is not None:
+        jobs.sort(key=lambda job: _urgency(job, all_series))
     return jobs, seconds_of, ready
+
+
+def _strongest_first(series: Sequence[int], all_series: Sequence[Series]) -> list[int]:
+    """Return the parts of an exposure in the order in which they are measured where time is limited."""
+    attack = next((i for i in series if all_series[i].is_attack), None)
+    return sorted(series, key=lambda i: 0 if i == attack else 1 + all_series[i].is_attack)
 
 
 def _fitting(
     jobs: list[Job], all_series: list[Series], seconds_of: Mapping[int, float | None], budget: float,
     ready: Mapping[int, Outcome],
 ) -> tuple[list[Job], list[Job]]:  # fmt: skip
-    """Return the jobs that fit a budget, and the others; jobs of unknown length or with results fit."""
+    """Return the jobs that fit a budget, and the others; jobs of unknown length, with results or at once fit."""
     fit, spare, used = list[Job](), list[Job](), 0.0
     for job in jobs:
         seconds = seconds_of[job.name] or 0.0
         first = job.name in ready or (job.units.start == 0 and all_series[job.series[0]].audit.shared)
+        first = first or at_once(job, all_series, seconds_of[job.name])
         if used + seconds <= budget or first or not any(all_series[i].is_attack for i in job.series):
             used += seconds
             fit.append(job)
         else:
             spare.append(job)
     return fit, spare
+
+
+def at_once(job: Job, all_series: Sequence[Series], seconds: float | None) -> bool:
+    """Return whether a job runs however little time is left: an exact attack's first units, in under a second."""
+    series = all_series[job.series[0]]
+    quick = seconds is not None and seconds < AT_ONCE_SECONDS and job.units.start == 0
+    alone = not series.audit.shared and series.audit.spec.variant is None
+    return quick and alone and series.audit.exact(series.part)
+
+
+def prover_of(series: Series) -> str | None:
+    """Return the label of the attack whose proofs may leave a part nothing to add; None for other parts."""
+    audited = series.audit.controls or series.audit
+    return audited.yields.get(series.part.label) if series.is_attack else None
 
 
 def _workers(audits: Sequence[Audit], slots: int | None) -> int:
@@ -417,11 +448,17 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
 
 
 def _try(
-    series: Series, group: range, clock: Callable[[], float], note: Callable[[Outcome], None], scored: float
+    series: Series,
+    group: range,
+    clock: Callable[[], float],
+    note: Callable[[Outcome], None],
+    scored: float,
+    ends: float | None = None,
 ) -> float:
     """Start a part on a group of units; return the forecast of its seconds, or note the outcome.
 
-    ``scored`` are the seconds that a baseline takes on such a group: messages and scores take an attack as long.
+    ``scored`` are the seconds that a baseline takes on such a group: messages and scores take an attack as long. What
+    is forecast to end before ``ends`` is not stopped.
     """
     reports: list[tuple[float, float]] = []
 
@@ -434,7 +471,8 @@ def _try(
         reports.append((clock(), share + (reports[-1][1] if reports else 0.0)))
         if len(reports) > 1:
             enough = min(max(_TRIAL_SECONDS, _TRIAL_SHARE * extrapolated()), _MOST_TRIAL_SECONDS)
-            if reports[-1][0] - begun >= enough:
+            late = ends is None or begun + extrapolated() + scored > ends
+            if late and reports[-1][0] - begun >= enough:
                 raise _Started
 
     begun = exposed = clock()

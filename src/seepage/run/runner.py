@@ -11,20 +11,23 @@ from typing import Any
 
 from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
+from seepage.assessment.lifts import PROVED_CELLS
 from seepage.digests import digest_of
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import SideBySide, StoppingRule
-from seepage.run.plan import Plan, Series, make_plan, series_of, timed
+from seepage.run.plan import AT_ONCE_SECONDS, Plan, Series, at_once, make_plan, prover_of, series_of, timed
 from seepage.run.store import Failure, Store
-from seepage.run.workers import Ends, Finished, Job, JobRunner, ThisProcess, Work, WorkerProcesses
+from seepage.run.workers import Finished, Job, JobRunner, ThisProcess, Work, WorkerProcesses
 from seepage.settings.setting import Audit, Configuration, PlannedPart
+from seepage.text import how_many
 
 # Starting worker processes takes some seconds, which less work does not make up for.
 _WORTH_WORKERS_SECONDS = 15.0
 # A job begins where its forecast is at most so many times the remaining time.
 _LATE = 1.1
-# Share of the time after whose end an unfinished job is given up.
-_OVER = 0.05
+# Figures that show whether an attack proved all, and that nothing which it proved is wrong.
+_PROVED = (PROVED_CELLS, None)
+_WRONG = ("certified_wrong", None)
 
 
 class Listener:
@@ -47,6 +50,9 @@ class Listener:
 
     def ended(self) -> None:
         """Called when a job has ended."""
+
+    def stopped(self, what: str, share: float, of: str) -> None:
+        """Called when the end of the time stopped a job: the share of it that was done, and its units in words."""
 
     def failed(self, what: str, why: str) -> None:
         """Called when a series lost units to a failure."""
@@ -89,6 +95,11 @@ class Run:
         return self.part.kind == "attack"
 
     @property
+    def nothing_to_add(self) -> bool:
+        """Whether the part was left out, because what it would read was proved already."""
+        return self.planned == 0 and not self.units and not self.failures
+
+    @property
     def status(self) -> str:
         """``ok``, or ``failed`` where a job failed, or ``left_out`` where the time did not suffice for all units."""
         if self.failures:
@@ -109,8 +120,10 @@ def run_audits(
     """Measure the units that the store does not hold yet, and return the runs of each audit.
 
     Everything is tried first, so that bad input stops the run before anything is kept. A part that fails later is
-    recorded, and stops no other. After ``budget`` seconds no job is begun; one begins where the last units of its
-    series, or else its forecast, say that it fits. ``rules`` are by place in ``audits``; they choose the units.
+    recorded, and stops no other. After ``budget`` seconds jobs stop, and few others begin, see ``_Within``; before, one
+    begins where the last units of its series, or else its forecast, say that it fits. ``rules`` are by place in
+    ``audits``; they choose the units. Attacks that may have nothing to add (``Audit.yields``) run after the others,
+    where those left something unproved.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
     planned = _carry_out(plan, store, listener or Listener(), budget, rules or {}, machines, clock)
@@ -159,6 +172,12 @@ class _Watch:
             took = self._clock() - self._begun[name]
             self._took.update(dict.fromkeys(self._series[name], took / len(self._series[name])))
 
+    def stopped(self, plan: Plan, job: Job) -> None:
+        """Say how much of a job was done when its time ended."""
+        of = how_many(len(job.units), plan.series[job.series[0]].audit.spec.unit)
+        self._listener.stopped(_label(plan, job), min(self._reported.get(job.name, 0.0), 1.0), of)
+        self._listener.ended()
+
     def took(self, name: int) -> float:
         """Return the seconds of the last units of a job's series; 0 before the first."""
         return sum(self._took.get(i, 0.0) for i in self._series[name])
@@ -176,6 +195,49 @@ def _label(plan: Plan, job: Job) -> str:
     return f"{first.label}{several}, {first.audit.spec.unit} {job.units.start + 1}"
 
 
+@dataclass(frozen=True)
+class _Within:
+    """Which jobs begin, and when they stop, in a run of limited or unlimited time.
+
+    Where an attack was measured, its baselines are, however late it is. Exact attacks that end in under a second always
+    run, see ``at_once``.
+    """
+
+    plan: Plan
+    store: Store
+    watch: _Watch
+    clock: Callable[[], float]
+    ends: float | None
+
+    def wanted(self, job: Job) -> bool:
+        """Return whether a job begins now."""
+        if self.ends is None or at_once(job, self.plan.series, self.plan.seconds_of.get(job.name)):
+            return True
+        if not self._attacks(job) and self._attacked(job):
+            return True
+        # What was measured tells more than a forecast.
+        left, needed = self.ends - self.clock(), self.watch.took(job.name) or self.plan.seconds_of.get(job.name) or 0.0
+        # Of an expensive exposure the first is begun in any case.
+        exposed = self.plan.series[job.series[0]].audit.shared and job.units.start == 0
+        return left > 0 and (exposed or not self._attacks(job) or needed <= left * _LATE)
+
+    def stops(self, job: Job) -> float | None:
+        """Return the time at which a job stops; None for never."""
+        if self.ends is None or not self._attacks(job):
+            return None
+        quick = at_once(job, self.plan.series, self.plan.seconds_of.get(job.name))
+        return max(self.ends, self.clock() + AT_ONCE_SECONDS) if quick else self.ends
+
+    def _attacks(self, job: Job) -> bool:
+        return any(self.plan.series[i].is_attack for i in job.series)
+
+    def _attacked(self, job: Job) -> bool:
+        """Return whether an attack was measured on a unit of a job of baselines."""
+        first = self.plan.series[job.series[0]]
+        here = [s for s in self.plan.series if (s.place, s.configuration) == (first.place, first.configuration)]
+        return any(not self.store.units(s.key).isdisjoint(job.units) for s in here if s.is_attack)
+
+
 def _carry_out(
     plan: Plan,
     store: Store,
@@ -187,35 +249,17 @@ def _carry_out(
 ) -> list[int]:
     """Run the plan, look by look where there are rules; return the number of units of each series."""
     begun = clock()
-    ends = None if budget is None else begun + budget
-
-    def always(job: Job) -> bool:
-        # Without baselines no figure of an attack has a reference; of an expensive exposure the first is always
-        # measured.
-        exposed = plan.series[job.series[0]].audit.shared and job.units.start == 0
-        return exposed or not any(plan.series[i].is_attack for i in job.series)
-
-    def wanted(job: Job) -> bool:
-        if ends is None:
-            return True
-        # What was measured tells more than a forecast.
-        left, needed = ends - clock(), watch.took(job.name) or plan.seconds_of.get(job.name) or 0.0
-        if plan.ready and job.units.start == 0 and not any(plan.series[i].is_attack for i in job.series):
-            # Results of trials need their baselines.
-            return True
-        return left > 0 and (always(job) or needed <= left * _LATE)
-
-    def given_up(job: Job) -> float | None:
-        # The first measurement of an attack is completed, however long it takes.
-        return None if ends is None or budget is None or always(job) or job.name == first else ends + _OVER * budget
-
-    first = next((job.name for job in plan.jobs if not always(job)), None)
     watch = _Watch(plan, listener, clock)
-    left = [*plan.jobs, *plan.spare]
+    left, yielding = [*plan.jobs, *plan.spare], list[Job]()
     if left:
         listener.begin(watch.work, len(plan.jobs))
     planned = [series.audit.units for series in plan.series]
     looks = {place: rule.looks for place, rule in rules.items()}
+
+    def run(plan: Plan, jobs: Sequence[Job]) -> Plan:
+        within = _Within(plan, store, watch, clock, None if budget is None else begun + budget)
+        return _carry_out_jobs(plan, jobs, store, listener, within, machines) if jobs else plan
+
     for number in range(max([1, *map(len, looks.values())])):
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):
@@ -226,11 +270,44 @@ def _carry_out(
         jobs = [job for series in left if (job := _trimmed(series, planned)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
-        if jobs:
-            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, given_up, clock, machines)
+        # Where time is limited, all attacks have their first units before any has more.
+        turns = (
+            [jobs] if budget is None else [[j for j in jobs if (j.units.start > 0) == more] for more in (False, True)]
+        )
+        for turn in turns:
+            yielding += [job for job in turn if prover_of(plan.series[job.series[0]]) is not None]
+            plan = run(plan, [job for job in turn if job not in yielding])
+            due = [job for job in yielding if not _nothing_to_add(plan, store, plan.series[job.series[0]])]
+            yielding = [job for job in yielding if job not in due]
+            plan = run(plan, due)
         for place, rule in rules.items():
             rule.look(functools.partial(_measured, plan, store, place, upto[place]))
+    for i in {i for job in yielding for i in job.series}:
+        planned[i] = len(store.units(plan.series[i].key))
     return planned
+
+
+def _nothing_to_add(plan: Plan, store: Store, series: Series) -> bool:
+    """Return whether another attack proved all that a part would read, so far.
+
+    That of a control has nothing to add where it has nothing in any configuration of the audit that is controlled.
+    """
+    prover, audited = prover_of(series), series.audit.controls or series.audit
+    points = [series.configuration] if audited is series.audit else audited.configurations
+    provers = [
+        other
+        for other in plan.series
+        if other.audit is audited and other.is_attack and other.part.label == prover and other.configuration in points
+    ]
+    return len(provers) == len(points) and all(_proves_all(store, other) for other in provers)
+
+
+def _proves_all(store: Store, series: Series) -> bool:
+    units = sorted(unit for unit in store.units(series.key) if unit < series.audit.units)
+    figures = {(f.metric, f.column): f.values for f in store.measured(series.key, units, [_PROVED, _WRONG])}
+    # Of what is wrong in any cell, nothing counts as proved.
+    wrong = _WRONG in figures and bool((figures[_WRONG] > 0).any())
+    return bool(units) and _PROVED in figures and bool((figures[_PROVED] == 1).all()) and not wrong
 
 
 def _trimmed(job: Job, planned: Sequence[int]) -> Job | None:
@@ -283,23 +360,21 @@ def _carry_out_jobs(
     jobs: Sequence[Job],
     store: Store,
     listener: Listener,
-    watch: _Watch,
-    wanted: Callable[[Job], bool],
-    ends: Ends,
-    clock: Callable[[], float],
+    within: _Within,
     machines: Machines | None,
 ) -> Plan:
+    watch = within.watch
     measured = [job for job in jobs if job.name in plan.ready]
     _keep_all(plan, store, listener, watch, ((job, [plan.ready[job.name]]) for job in measured), 1)
 
     def run(by: JobRunner, some: Sequence[Job]) -> None:
-        finished = by.run(Work(some, plan.audits, watch, wanted, ends))
+        finished = by.run(Work(some, plan.audits, watch, within.wanted, within.stops))
         _keep_all(plan, store, listener, watch, finished, by.beside)
 
     jobs = [job for job in jobs if job.name not in plan.ready]
     if not jobs:
         return plan
-    here = ThisProcess(clock)
+    here = ThisProcess(within.clock)
     if machines is None and plan.workers > 1 and plan.work is None:
         # The first job shows the time of the others.
         begun = time.monotonic()
@@ -320,9 +395,14 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
     # Closed at once when something is raised here: workers must not go on.
     with contextlib.closing(finished):
         for job, results in finished:
-            watch.ended(job.name)
+            if None in results:
+                watch.stopped(plan, job)
+            else:
+                watch.ended(job.name)
             for i, result in zip(job.series, results, strict=True):
                 series = plan.series[i]
+                if result is None:
+                    continue
                 if isinstance(result, Failure):
                     store.add_failure(series.key, series.identity, result)
                     listener.failed(series.label, result.message)

@@ -57,12 +57,12 @@ class Watcher(Protocol):
 
 
 class TimeOverError(Exception):
-    """The time of a run is over: the job in which it is raised has no result, and is no failure."""
+    """The time of a run is over: the part in which it is raised has no result, and is no failure."""
 
 
-# Result of each part of a job.
-Results = list[Outcome | Failure]
-# The time on a clock at which a job is given up; None for none.
+# Result of each part of a job; None for a part that the end of the time stopped, or that did not begin.
+Results = list[Outcome | Failure | None]
+# The time on a clock at which a job stops; None for none.
 Ends = Callable[[Job], float | None]
 Finished = Generator[tuple[Job, Results]]
 
@@ -74,7 +74,7 @@ class Work:
     Attributes:
         watcher: gets the progress.
         wanted: is asked before each job begins.
-        ends: time at which a job is given up.
+        ends: time at which a job stops.
     """
 
     jobs: Sequence[Job]
@@ -99,21 +99,35 @@ class JobRunner(Protocol):
 
 
 def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
-    """Return the outcomes of the parts of a job; a part that fails stops no other, but ``TimeOverError`` passes."""
+    """Return the outcomes of the parts of a job; a part that fails stops no other.
+
+    Once ``progress`` raises ``TimeOverError``, attacks that have not ended have no outcome. Baselines have one, without
+    which the figures of an attack that did end would say nothing.
+    """
     try:
         exposure = audit.expose(job.configuration, job.units)
     except Exception as error:
         return [_failure(job, error)] * len(job.parts)
     results: Results = []
     # A shared exposure counts as one of the parts.
-    count = len(job.parts) + audit.shared
+    count, over = len(job.parts) + audit.shared, False
+
+    def advanced(share: float) -> None:
+        progress(share / count)
+
     if audit.shared:
-        progress(1 / count)
+        # An exposure that took all the time is still attacked once.
+        with contextlib.suppress(TimeOverError):
+            advanced(1.0)
     for part in job.parts:
         try:
-            results.append(exposure.measure(part, lambda share: progress(share / count)))
+            if part.kind == "attack" and results:
+                advanced(0.0)
+            useless = over and not any(isinstance(result, Outcome) for result in results)
+            results.append(None if useless else exposure.measure(part, advanced))
         except TimeOverError:
-            raise
+            over = True
+            results.append(None)
         except Exception as error:
             results.append(_failure(job, error))
     return results
@@ -134,7 +148,7 @@ def _until(
 
 @dataclass(frozen=True)
 class ThisProcess:
-    """Runs jobs one after the other in this process; ``clock`` is that of the times at which jobs are given up."""
+    """Runs jobs one after the other in this process; ``clock`` is that of the times at which jobs stop."""
 
     clock: Callable[[], float]
     beside: int = 1
@@ -146,11 +160,9 @@ class ThisProcess:
                 continue
             work.watcher.started(job.name)
             progress = _until(work.ends(job), self.clock, functools.partial(work.watcher.advanced, job.name))
-            results: Results | None = None
-            with threads(job.threads), contextlib.suppress(TimeOverError):
+            with threads(job.threads):
                 results = carry_out(work.audits[job.audit], job, progress)
-            if results is not None:
-                yield job, results
+            yield job, results
 
 
 @dataclass(frozen=True)
@@ -213,7 +225,7 @@ def _side_by_side(work: Work, jobs: Sequence[Job], beside: int, lost: list[Job])
                         work.watcher.started(job.name)
                     else:
                         work.watcher.advanced(job.name, event.value)
-                elif job is not None and event.kind == "result" and event.value is not None:
+                elif job is not None and event.kind == "result":
                     yield job, event.value
 
 
@@ -254,8 +266,8 @@ def _prepare() -> None:
     tqdm.set_lock(threading.RLock())
 
 
-def _work(audits: Sequence[Audit], task: tuple[Job, float | None], note: Callable[[object], None]) -> Results | None:
-    """Run a job in a worker process; None where its time is over."""
+def _work(audits: Sequence[Audit], task: tuple[Job, float | None], note: Callable[[object], None]) -> Results:
+    """Run a job in a worker process."""
     job, ends = task
     _prepare()
     note(None)
@@ -265,8 +277,6 @@ def _work(audits: Sequence[Audit], task: tuple[Job, float | None], note: Callabl
         results = carry_out(audits[job.audit], job, _until(ends, time.monotonic, note))
         # A result that cannot be sent is the failure of its job.
         dumps(results)
-    except TimeOverError:
-        return None
     except BaseException as error:
         # Of a part that ends the program, too: there would be no word of why.
         results = [_failure(job, error)] * len(job.parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -38,23 +39,71 @@ def given_options(spec: Spec, leave_out: Collection[str] = ()) -> str:
         if isinstance(value, bool):
             texts.append(flag if value else f"--no-{flag[2:]}")
         elif spec_field.parts:
-            texts += [f"{flag} {shlex.quote(written(part))}" for part in value]
+            texts += [f"{flag} {quoted(written(part))}" for part in value]
         elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
-            texts += [f"{flag} {shlex.quote(str(item))}" for item in value]
+            texts += [f"{flag} {quoted(str(item))}" for item in value]
+        elif isinstance(value, tuple):
+            # Names of several columns each, such as those of a party.
+            texts += [f"{flag} {quoted(','.join(map(str, item)))}" for item in value]
         elif isinstance(value, BaseModel):
-            texts.append(f"{flag} {shlex.quote(_mapping(value.model_dump(exclude_unset=True)))}")
+            texts.append(f"{flag} {quoted(_mapping(value.model_dump(exclude_unset=True)))}")
         elif isinstance(value, Mapping):
-            texts += [f"{flag} {shlex.quote(f'{key}={item}')}" for key, item in value.items()]
+            texts += [f"{flag} {quoted(f'{key}={_value(item)}')}" for key, item in value.items()]
         elif isinstance(value, str | int | float | Path):
-            texts.append(f"{flag} {shlex.quote(str(value))}")
+            texts.append(f"{flag} {quoted(str(value))}")
     return " ".join(texts)
 
 
 def table_option(spec: Spec) -> str:
     """Return the option of the command line that names the table of a spec."""
-    return (
-        f"--data {shlex.quote(str(spec.data))}" if spec.data is not None else f"--dataset {shlex.quote(spec.dataset)}"
-    )
+    return f"--data {quoted(str(spec.data))}" if spec.data is not None else f"--dataset {quoted(spec.dataset)}"
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as one argument of a shell; what steers a terminal is written as escapes that the shell reads.
+
+    Example:
+        >>> print(quoted("age"), quoted("two words"), quoted(chr(27) + "[31m"))
+        age 'two words' $'\x1b[31m'
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+# What a shell reads as one argument: pieces in quotes, and all between them that is no space.
+_ARGUMENT = re.compile(r"""(?:\$'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|[^\s'"])+""")
+
+
+def in_lines(command: str, width: int) -> list[str]:
+    r"""Return a command in lines that a shell reads as one, each but the last with a backslash at its end.
+
+    Lines end between an option's value and the next option, so that only a longer option makes a longer line.
+
+    Example:
+        >>> in_lines("seepage audit --dataset german --attack dlg --no-control", 40)
+        ['seepage audit --dataset german \\', '  --attack dlg --no-control']
+    """
+    pieces: list[str] = []
+    for argument in _ARGUMENT.findall(command):
+        follows = bool(pieces) and not argument.startswith("--")
+        pieces[-1:] = [f"{pieces[-1]} {argument}"] if follows else [*pieces[-1:], argument]
+    lines = [""]
+    for piece in pieces:
+        longer = f"{lines[-1]} {piece}".strip() if len(lines) == 1 else f"{lines[-1]} {piece}"
+        if lines[-1] and len(longer) > width - 2:
+            lines.append(f"  {piece}")
+        else:
+            lines[-1] = longer
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 def written(part: Part) -> str:

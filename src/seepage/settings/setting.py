@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from seepage import registry
 from seepage.assessment.row import CONTROL, POSSIBLE, QUESTIONS
@@ -166,7 +166,9 @@ class About:
         dataset, protocol, model: names in results.
         lead: first sentence of the report.
         attacker: who attacks, as the subject of a sentence ("The server").
+        sender: who sends the message that is read, as the subject of a sentence ("A client").
         secret: what is attacked, as an object ("all cells").
+        record: cells that a whole record has, where these are not all of a row; empty where they are.
         message: data that the attacker has and a baseline has not ("the gradient").
         trials: question of an accuracy that is no share of read cells.
         size: name of the number of records behind a message.
@@ -196,7 +198,9 @@ class About:
     model: str
     lead: str = "What an honest-but-curious participant learns from what crosses the wire."
     attacker: str = "The attacker"
+    sender: str = "Another party"
     secret: str = "all private cells"
+    record: str = ""
     message: str = "what crosses the wire"
     trials: Trials | None = None
     size: str = "batch size"
@@ -257,6 +261,7 @@ class Audit(ABC, Generic[S]):
     Attributes:
         parts: baselines, measurements of the deployment and attacks, in the order of results.
         dataset: the table; None where the rows are no table.
+        whole: the table with all columns, of which ``dataset`` has some; None where it has all.
         own: whether the rows are the user's own, so that they are kept out of files and reports.
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
@@ -265,6 +270,9 @@ class Audit(ABC, Generic[S]):
         defaults: fields of the spec whose parts nobody named, and ``about`` for measurements of the deployment: one
             that cannot act is not tried, and ends no audit.
         repeatable: whether further units and other configurations can be run; not where messages were captured.
+        nothing_to_add: default attacks, each with the one that leaves it nothing to add by proving all cells.
+        yields: those of ``nothing_to_add`` that nobody named: they run only where the other one leaves a cell unproved.
+        controls: the audit that this one is a control of; None where it is none.
     """
 
     setting: str
@@ -273,12 +281,16 @@ class Audit(ABC, Generic[S]):
     configurations: Sequence[Configuration]
     parts: Sequence[PlannedPart]
     dataset: Dataset | None = None
+    whole: Dataset | None = None
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
     repeatable: bool = True
     not_tried: Mapping[str, str] = MappingProxyType({})
     defaults: frozenset[str] = frozenset()
+    nothing_to_add: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    yields: Mapping[str, str] = MappingProxyType({})
+    controls: Audit | None = None
 
     @property
     def untried(self) -> list[str]:
@@ -356,6 +368,10 @@ class Audit(ABC, Generic[S]):
     def instance(self, part: PlannedPart) -> object:
         """Return an attack, ready to use."""
         return make_part(registry.attacks.of(self.setting), part.part)
+
+    def exact(self, part: PlannedPart) -> bool:
+        """Return whether a part is an attack that solves for the secret in place of fitting guesses to the message."""
+        return False
 
     def few(self) -> Audit:
         """Return the audit with as few units as can be exposed without the others; the first are the same."""

@@ -249,7 +249,7 @@ class Wish(Plain):
             name="below",
         ),
     ]
-    column: Annotated[str | None, _limited_column("column")] = None
+    column: Annotated[str | None, _limited_column("below_column")] = None
     whole_records: Annotated[
         bool, Option("Whether the share of whole records alone is limited.", GATE, name="whole_records")
     ] = False

@@ -49,10 +49,10 @@ def right(table: Table, training: GrownTrees, **names: Any) -> list[float]:
 
 
 def test_planted_rows_are_read_from_their_sums() -> None:
-    # Trees of other kernels split elsewhere: of one table they leave three records more or fewer open.
-    tables = [people(150, seed=seed) for seed in range(4)]
-    shares = torch.tensor([right(table, grown(table, 35)) for table in tables])
-    assert shares.mean(0).min() > 0.99
+    # Trees of other processors split elsewhere, and leave up to five records of one table open.
+    tables = [people(150, seed=seed) for seed in range(12)]
+    shares = torch.tensor([right(table, grown(table, 25)) for table in tables])
+    assert shares.mean(0).min() > 0.98
 
 
 def test_more_rows_than_equations_are_read_in_part() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from seepage import registry
 from seepage.errors import BadInputError
 from seepage.papers.uifv.defenses import PaImfl, VflDefender
 
@@ -50,4 +51,5 @@ def test_arguments_out_of_range_are_refused(made: Callable[[], object]) -> None:
 
 
 def test_interpretations_say_so() -> None:
-    assert PaImfl.mark == VflDefender.mark == "our reading of its abstract"
+    known = registry.defenses.of("vertical")
+    assert {known[name].traits.mark for name in ("pa_imfl", "vfldefender")} == {"our reading of its abstract"}

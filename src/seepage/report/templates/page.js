@@ -19,6 +19,16 @@
       `Sorted by ${head.textContent.trim()}, ${head.getAttribute("aria-sort")}.`;
   }
 
+  function unfold() {
+    // A part that is folded opens where a link leads to it.
+    const at = location.hash && document.getElementById(location.hash.slice(1));
+    const behind = at && at.querySelector(":scope > details.part");
+    if (behind) behind.open = true;
+  }
+
+  window.addEventListener("hashchange", unfold);
+  unfold();
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("th[aria-sort] > button");
     if (button) sort(button.parentNode);

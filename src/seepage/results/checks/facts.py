@@ -147,11 +147,13 @@ class Facts:
         usual = _applicable(self.audit)
         attacks = [part for part in self.audit.parts if part.kind == "attack"]
         labels = {name: [part.label for part in attacks if part.part.name == name] for name in usual}
+        proved = {(run.configuration, run.label) for run in self.runs if run.nothing_to_add}
         return [
             Gap(configuration.batch_size, configuration.defense, name, why)
             for configuration in self.audit.configurations
             for name in usual
-            if (why := self._lacks_evidence(configuration, labels[name])) is not None
+            if not any((configuration, label) in proved for label in labels[name])
+            and (why := self._lacks_evidence(configuration, labels[name])) is not None
         ]
 
     def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:

@@ -194,7 +194,7 @@ def left_out(facts: Facts) -> Iterator[Fault]:
         cases = [_missing(run, facts.audit.spec.unit, facts.size) for run in runs]
         yield Fault(
             f"Left out for lack of time: {few(cases)}. Figures rest on fewer repetitions than were asked for, or are "
-            "missing. The same command with more time, or without a time budget, measures the rest.",
+            "missing. The same command with the same run folder (--out) and more time measures the rest.",
             tuple(where_of(run) for run in runs),
         )
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -32,7 +33,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.guessing import guessed
+from seepage.settings.guessing import entry_in, guessed
 from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.reference import draws_of, measured_references
@@ -88,6 +89,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     setting = "horizontal"
     shared = False
+    nothing_to_add = MappingProxyType({"inverting_gradients": "unmix"})
 
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
@@ -117,6 +119,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             model=subject.model.name,
             lead="What an honest-but-curious participant learns about the records behind an update.",
             attacker="The server",
+            sender="A client",
             secret="all cells",
             message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
@@ -200,6 +203,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def instance(self, part: PlannedPart) -> Attack:
         """Return an attack or a baseline, ready to use."""
         return self.instances.get(part.label) or _attack(self.spec, part.part)
+
+    def exact(self, part: PlannedPart) -> bool:
+        """Return whether a part is an attack that solves for records in place of fitting them."""
+        return part.kind == "attack" and entry_in(self.setting, part).traits.exact
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""

@@ -88,6 +88,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
             "another party's data.",
             attacker="A party",
+            sender="The joint computation",
             secret="shares of a sensitive column",
             message="the joint model",
             trials=Trials(_tells(spec, source.sensitive), spec.targets),

@@ -133,6 +133,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
                 *(as_they_predict({"server": network.server, "client": network.client}) if self.factory else ()),
             ),
             attacker="The server",
+            sender="The client",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
             "working attack reads nearly all of it.",

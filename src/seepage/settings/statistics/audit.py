@@ -49,7 +49,7 @@ from seepage.settings.units import (
     with_fields,
 )
 from seepage.tabular.schema import Continuous, Discrete
-from seepage.text import how_many
+from seepage.text import clean, how_many, listed
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.statistics import (
@@ -71,6 +71,8 @@ from seepage.wire.statistics import (
 
 DELTA = 1e-5
 _TRAINING = Part(name="training")
+# Columns of a record that a sentence names.
+_NAMED = 6
 _SHOWN = ("project", "family", "columns", "bins", "sites", "summed", "iterations")
 # Number of rows that test the joint model.
 _TESTED = 2_000
@@ -128,8 +130,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     setting = "statistics"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
-    # The table as it was given, and values of numbers that are published as they are.
-    whole: Dataset
+    # Values of numbers that are published as they are.
     numbers: Mapping[int, tuple[float, ...]]
     times: np.ndarray | None
     family: Family
@@ -190,6 +191,18 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         self.rows = rows_identity(self.data)
         self.about = self._about()
 
+    def _record(self) -> str:
+        """Return the columns of a record, each with the resolution at which it is known."""
+        columns = self.data.schema.columns
+        named = [
+            f"{clean(column.name, 32)} in {len(column.categories)} ranges"
+            if isinstance(column, Discrete) and column.name in self.cut
+            else clean(column.name, 32)
+            for column in columns
+        ]
+        more = len(named) - _NAMED
+        return listed([*named[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+
     def _baselines(self) -> Sequence[Part]:
         """Return the baselines, of a gaussian model those alone that know no cross table.
 
@@ -210,7 +223,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
             model="none" if spec.protocol == "table" else f"{self._kind} regression ({spec.project})",
             lead="What a site's sums in federated statistics tell of the records behind them.",
             attacker="The receiver of the sums",
+            sender="A site",
             secret=f"{self.secret}{', numbers as ranges' if self.cut else ''}",
+            record="" if self.secret == "all cells" and not self.cut else self._record(),
             message="the sums of all iterations",
             size="site size",
             size_option="--rows",

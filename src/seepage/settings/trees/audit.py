@@ -104,6 +104,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             model=f"xgboost ({spec.trees} rounds, depth {spec.depth})",
             lead="What sums and tree files of federated boosted trees tell of the records that they were made of.",
             attacker="Who receives them" if spec.protocol == "cyclic" else "The server",
+            sender="A client",
             secret="all cells",
             message="the sums" if spec.protocol == "histogram" else "the tree files",
             size="client size",

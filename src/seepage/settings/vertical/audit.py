@@ -241,6 +241,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 *of_some_rows(data, self._table),
             ),
             attacker="The active party",
+            sender="The passive party",
             secret="all cells of the passive party" if layout is None else layout.words["secret"],
             message="the features",
             control="Without a hidden layer and with as many features as inputs, the features hold the planted "

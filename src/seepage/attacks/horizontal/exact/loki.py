@@ -15,7 +15,7 @@ from seepage.registry import Traits, attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("loki", "horizontal", traits=Traits(needs=("crafted_network",), network="loki"))
+@attacks.register("loki", "horizontal", traits=Traits(needs=("crafted_network",), network="loki", exact=True))
 @dataclass(frozen=True)
 class Loki:
     """The attack of an active, malicious server on model ``loki``: every client's bins, read from their aggregate.

@@ -14,7 +14,7 @@ from seepage.attacks.horizontal.exact.first_layer import choose_records, refuse_
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError
 from seepage.learning import gradient
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
@@ -26,7 +26,7 @@ _ROOTS = 3  # largest number of scales that may explain the output layer's gradi
 _EDGE = 1e-12  # distance from their bounds up to which bounded activations are inverted
 
 
-@attacks.register("rgap", "horizontal")
+@attacks.register("rgap", "horizontal", traits=Traits(exact=True))
 @dataclass(frozen=True)
 class RGap:
     """Recursive gradient attack: one record read off a fully connected network without biases, in closed form.

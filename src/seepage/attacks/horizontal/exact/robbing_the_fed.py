@@ -12,7 +12,9 @@ from seepage.registry import Traits, attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("robbing_the_fed", "horizontal", traits=Traits(needs=("crafted_network",), network="imprint"))
+@attacks.register(
+    "robbing_the_fed", "horizontal", traits=Traits(needs=("crafted_network",), network="imprint", exact=True)
+)
 @dataclass(frozen=True)
 class RobbingTheFed:
     """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.

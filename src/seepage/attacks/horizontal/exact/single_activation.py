@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("single_activation", "horizontal")
+@attacks.register("single_activation", "horizontal", traits=Traits(exact=True))
 @dataclass(frozen=True)
 class SingleActivation:
     """Passive attack on neurons that react to one record alone; the closed form for a batch of one.

@@ -18,7 +18,7 @@ from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
@@ -30,7 +30,7 @@ _INDEPENDENT = 1e-4  # share of a unit vector that has to lie outside the span o
 _NUMBERS_AT_ONCE = 2**19  # exchanges evaluated together, in numbers
 
 
-@attacks.register("spear", "horizontal")
+@attacks.register("spear", "horizontal", traits=Traits(exact=True))
 @dataclass(frozen=True)
 class Spear:
     """Finds the errors of single records in the first layer's gradient by their zeros, and by these the records.

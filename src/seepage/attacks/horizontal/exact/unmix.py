@@ -37,7 +37,7 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction, as_g
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.errors import check_count, positive
 from seepage.models.batch_norm import normalisations
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -53,7 +53,7 @@ _AT_ONCE = 8  # speed of multiplications of whole matrices, relative to the sear
 _SAME_LABEL = 1e-3  # relative difference up to which a granted number is the one that was read
 
 
-@attacks.register("unmix", "horizontal")
+@attacks.register("unmix", "horizontal", traits=Traits(exact=True))
 def unmix(
     profile: Profile = "default",
     starts: int = 256,
