@@ -364,8 +364,8 @@ def _jobs(
                 note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
                 scoring = len(group) * scored.get(here, 0.0)
                 # Other attacks must not come before this one's other configurations.
-                strongest = all_series[i].part == next(p for p in all_series[i].audit.parts if p.kind == "attack")
-                until = ends.run if ends is not None and strongest else None
+                attacks = [part for part in all_series[i].audit.parts if part.kind == "attack"]
+                until = ends.run if ends is not None and attacks[:1] == [all_series[i].part] else None
                 trial = functools.partial(_try, all_series[i], group, clock, note, scoring, until)
             tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
             if all_series[i].part.kind == "baseline":

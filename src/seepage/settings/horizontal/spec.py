@@ -90,7 +90,7 @@ What a document says (`seepage spec new` drafts one), with more victims:
 
     seepage audit audit.yaml --victims 40 --out mine
 
-A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails, 4 if undecided:
+A gate for a pipeline: exit status 0 if passed, 1 if failed, 4 if undecided:
 
     seepage audit --data patients.csv --target readmitted --fail-above 0.2
 """
