@@ -30,6 +30,8 @@ _BETS = np.append(np.sin(np.pi * (np.arange(60) + 0.5) / 120) ** 2, 1.0)
 _LOG_WEIGHTS = np.log(np.append(np.full(60, 1 / 120), 1 / 2))
 # Numbers this small are 0, and steps this small the last.
 _TINY, _CLOSE, _LITTLE = 1e-12, 1e-13, 1e-11
+# Payoffs above this count as this, which shows less.
+_LARGEST = 1e12
 # Newton's method takes about six steps.
 _STEPS = 100
 # Halvings of an interval of limits: to a millionth.
@@ -259,6 +261,36 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     if n == 0:
         return 1.0
     return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
+
+
+def least_mean_of_all(values: NDArray[np.float64], total: int, *, alpha: float = ALPHA) -> NDArray[np.float64]:
+    """Return for each column the largest number that the mean of all ``total`` units is shown to be above.
+
+    Columns of (unit, column) hold the values in [0, 1] of units drawn without replacement, in the order in which they
+    were drawn. If the mean of all is ``m``, that of the units which were not drawn before the ``t``-th one is ``(total
+    m - sum of those before) / (total - t + 1)``, which each bet is against (Waudby-Smith and Ramdas, "Confidence
+    sequences for sampling without replacement", 2020, proposition 1). Once all are drawn their mean is known.
+
+    Example:
+        >>> half = np.tile([0.0, 1.0], 40)[:, None]
+        >>> least_mean_of_all(half, 125).round(2), least_mean_of_all(half, 80).round(2)
+        (array([0.37]), array([0.5]))
+    """
+    threshold, bets = _threshold(alpha), _BETS[:, None, None]
+    before = np.cumsum(values, axis=0) - values
+    left = total - np.arange(len(values))[:, None]
+    # What was drawn is part of the mean, and the mean of what was drawn is never shown to be too small.
+    low, high = values.sum(0) / total, values.mean(0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        rest = np.maximum(total * middle - before, 0.0) / left
+        payoffs = np.divide(values, rest, out=np.full_like(values, np.inf), where=rest > _TINY)
+        payoffs[(values <= _TINY) & (rest <= _TINY)] = 1.0
+        with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
+            wealths = np.log1p(bets * (np.minimum(payoffs, _LARGEST) - 1)).sum(1)
+        shown = mixture(wealths) >= threshold
+        low, high = np.where(shown, middle, low), np.where(shown, high, middle)
+    return low
 
 
 def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.decision import ALPHA, least_mean
+from seepage.assessment.decision import ALPHA, least_mean, least_mean_of_all
 from seepage.assessment.intervals import Estimate, PerVictim, betting, sample_of
 
 # Error probability of each bound of a baseline's mean; that of the attack's is what is left.
@@ -60,12 +60,18 @@ class Proofs:
 
 @dataclass(frozen=True)
 class ScoredGain:
-    """Scores of an attack in [0, 1] beside a reference; ``members`` are the scores that are bounded, if not these."""
+    """Scores of an attack in [0, 1] beside a reference.
+
+    Attributes:
+        members: the scores that are bounded, if not these.
+        total: number of all victims, if these were drawn from them without replacement, in their order.
+    """
 
     scores: PerVictim
     reference: Reference
     members: Float[Tensor, " member"] | None = None
     proofs: Proofs | None = None
+    total: int | None = None
 
 
 def reference(values: PerVictim, baselines: int = 1) -> Reference | None:
@@ -101,7 +107,12 @@ def gain_estimates(gains: Sequence[ScoredGain]) -> list[Estimate]:
         (0.4, 0.19, 0.42)
     """
     bounded = [_valid(gain.scores if gain.members is None else gain.members) for gain in gains]
-    samples = [sample_of(values.clamp(0, 1)) if len(values) > 1 else None for values in bounded]
+    samples = [
+        sample_of(values.clamp(0, 1), gain.total if len(values) == len(gain.scores) else None)
+        if len(values) > 1
+        else None
+        for values, gain in zip(bounded, gains, strict=True)
+    ]
     ends = betting({sample for sample in samples if sample is not None}, OF_ATTACK)
     proved = [sample for sample, gain in zip(samples, gains, strict=True) if gain.proofs is not None and sample]
     beside = betting(set(proved), (1 - _OF_PROOFS) * OF_ATTACK)
@@ -115,14 +126,14 @@ def gain_estimates(gains: Sequence[ScoredGain]) -> list[Estimate]:
             continue
         low = (ends if gain.proofs is None else beside)[sample][0] - base.high
         if gain.proofs is not None:
-            low = max(low, _by_proofs(gain.proofs) * (1 - base.high))
+            low = max(low, _by_proofs(gain.proofs, gain.total) * (1 - base.high))
         high = ends[sample][1] - base.low
         std = float(scores.std()) if n > 1 else None
         estimates.append(Estimate(mean, min(mean, low), max(mean, high), n, std))
     return estimates
 
 
-def _by_proofs(proofs: Proofs) -> float:
+def _by_proofs(proofs: Proofs, total: int | None) -> float:
     """Return the least mean share of a victim's gap between baseline and certainty that proofs close.
 
     Times the mean gap it bounds the gain, if what is proved does not depend on how much a baseline gets.
@@ -132,7 +143,12 @@ def _by_proofs(proofs: Proofs) -> float:
     closed = (proofs.proved[known].detach().double().cpu() - baseline).clamp_min(0)
     # Of a victim that a baseline gets whole there is nothing left to close.
     shares = torch.where(baseline < 1, closed / (1 - baseline).clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-    return float(least_mean(shares[:, None].numpy(), alpha=_OF_PROOFS * OF_ATTACK)[0]) if len(shares) else 0.0
+    alpha, column = _OF_PROOFS * OF_ATTACK, shares[:, None].numpy()
+    if not len(shares):
+        return 0.0
+    if total is not None and bool(known.all()):
+        return float(least_mean_of_all(column, total, alpha=alpha)[0])
+    return float(least_mean(column, alpha=alpha)[0])
 
 
 def _valid(values: Float[Tensor, " value"]) -> Float[Tensor, " valid"]:

@@ -17,13 +17,13 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from seepage.assessment.decision import least_mean
+from seepage.assessment.decision import least_mean, least_mean_of_all
 from seepage.errors import BadInputError
 
 PerVictim = Float[Tensor, " victim"]
 Range = tuple[float, float]
-# Distinct values, and how many victims have each.
-Sample = tuple[tuple[float, ...], tuple[int, ...]]
+# Distinct values and how many victims have each; or values in their order, and the number of all victims.
+Sample = tuple[tuple[float, ...], tuple[int, ...] | int]
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
 UNITS_FOR_VERDICT = 5
@@ -66,11 +66,20 @@ def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None
     return intervals([(values, bounds)], level)[0]
 
 
-def intervals(samples: Sequence[tuple[PerVictim, Range | None]], level: float = 0.95) -> list[Estimate]:
-    """Return ``interval`` of many figures, each with its bounds; together they take a fraction of the time."""
+def intervals(
+    samples: Sequence[tuple[PerVictim, Range | None]], level: float = 0.95, totals: Sequence[int | None] = ()
+) -> list[Estimate]:
+    """Return ``interval`` of many figures, each with its bounds; together they take a fraction of the time.
+
+    ``totals`` has for each figure the number of all victims if these were drawn from them without replacement, in their
+    order; its mean is then that of all. None for independent victims.
+    """
     _check_level(level)
     figures = [(values[~values.isnan()].double().cpu(), bounds) for values, bounds in samples]
-    scaled = [_scaled(valid, bounds) for valid, bounds in figures]
+    scaled = [
+        _scaled(valid, bounds, None if total is None or len(valid) < len(values) else total)
+        for (valid, bounds), (values, _), total in zip(figures, samples, totals or [None] * len(samples), strict=True)
+    ]
     shares = betting({share for share in scaled if share is not None}, (1 - level) / 2)
     return [
         _estimate(valid, bounds, None if share is None else shares[share], level)
@@ -96,33 +105,43 @@ def _estimate(valid: PerVictim, bounds: Range | None, shares: Range | None, leve
     return Estimate(mean, max(float(low), ends[0]), min(float(high), ends[1]), n, std)
 
 
-def _scaled(valid: PerVictim, bounds: Range | None) -> Sample | None:
+def _scaled(valid: PerVictim, bounds: Range | None, total: int | None) -> Sample | None:
     """Return the values as shares of their range, see ``sample_of``; None for one, or where there is no such range."""
     if len(valid) < 2 or bounds is None or not math.isfinite(bounds[1] - bounds[0]):
         return None
     shares = (valid - bounds[0]) / (bounds[1] - bounds[0])
     if bool(((shares < -_ROUNDING) | (shares > 1 + _ROUNDING)).any()):
         return None
-    return sample_of(shares.clamp(0, 1))
+    return sample_of(shares.clamp(0, 1), total)
 
 
-def sample_of(values: PerVictim) -> Sample:
-    """Return the distinct values in [0, 1], sorted, and how many victims have each."""
+def sample_of(values: PerVictim, total: int | None = None) -> Sample:
+    """Return the distinct values in [0, 1], sorted, and how many victims have each.
+
+    Of victims that were drawn without replacement from ``total`` these are the values in their order, and the total.
+    """
+    if total is not None:
+        return tuple(values.detach().double().cpu().tolist()), total
     distinct, counts = torch.unique(values.detach().double().cpu(), return_counts=True)
     return tuple(distinct.tolist()), tuple(counts.tolist())
 
 
 def betting(samples: Collection[Sample], alpha: float) -> dict[Sample, Range]:
     """Return both betting bounds of the mean of each sample in [0, 1], each at ``alpha``; together they are fast."""
-    by_size: dict[int, list[Sample]] = {}
+    by_size: dict[tuple[int, int | None], list[Sample]] = {}
     for sample in samples:
-        by_size.setdefault(len(sample[0]), []).append(sample)
+        total = sample[1] if isinstance(sample[1], int) else None
+        by_size.setdefault((len(sample[0]), total), []).append(sample)
     bounds = {}
-    for n, own in by_size.items():
+    for (n, total), own in by_size.items():
         together = max(1, _VALUES_AT_ONCE // n)
         for some in (own[i : i + together] for i in range(0, len(own), together)):
-            values, counts = (np.array([sample[k] for sample in some], dtype=float).T for k in (0, 1))
-            low, short = (least_mean(side, alpha=alpha, counts=counts) for side in (values, 1 - values))
+            values = np.array([sample[0] for sample in some], dtype=float).T
+            if total is None:
+                counts = np.array([sample[1] for sample in some], dtype=float).T
+                low, short = (least_mean(side, alpha=alpha, counts=counts) for side in (values, 1 - values))
+            else:
+                low, short = (least_mean_of_all(side, total, alpha=alpha) for side in (values, 1 - values))
             bounds |= dict(zip(some, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
     return bounds
 

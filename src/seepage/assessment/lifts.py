@@ -58,7 +58,12 @@ def lifts(
                 own = None if members is None or measured.clusters is None else pooled(measured.clusters)
                 at = next((m for m in compared.get(best[0], ()) if (m.metric, m.column) == figure), None)
                 proofs = Proofs(proved, at.values) if proved is not None and at is not None else None
-                bounded[i] = best[0], ScoredGain(measured.values, best[1], own, None if members else proofs)
+                bounded[i] = (
+                    best[0],
+                    ScoredGain(
+                        measured.values, best[1], own, None if members else proofs, None if members else measured.total
+                    ),
+                )
                 continue
             beside = gained(measured, compared)
         if beside is not None:

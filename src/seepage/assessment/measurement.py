@@ -29,6 +29,8 @@ class Measurement:
             are not independent of each other, so that the interval is over ``values``.
         entropy: mean entropy of each victim, NaN where not applicable; the figure is then the correlation of ``values``
             with it across victims, which no single victim has. None for all other figures.
+        total: number of all victims, if these were drawn from them without replacement, in their order; None where each
+            was drawn independently of the others.
 
     Example:
         >>> Measurement("accuracy", None, torch.tensor([0.25, 0.75])).estimate().mean
@@ -42,6 +44,7 @@ class Measurement:
     bounds: tuple[float, float] = (0.0, 1.0)
     clusters: tuple[Float[Tensor, " _member"], ...] | None = None
     entropy: Float[Tensor, " victim"] | None = None
+    total: int | None = None
 
     @classmethod
     def of_unit(
@@ -90,7 +93,9 @@ class Measurement:
 
 def estimates(figures: Sequence[Measurement], level: float = 0.95) -> list[Estimate]:
     """Return the estimates of many figures, which take a fraction of the time together."""
-    means = iter(intervals([(figure.values, figure.bounds) for figure in figures if figure.entropy is None], level))
+    rates = [figure for figure in figures if figure.entropy is None]
+    totals = [figure.total for figure in rates]
+    means = iter(intervals([(figure.values, figure.bounds) for figure in rates], level, totals))
     return [
         next(means) if figure.entropy is None else tau_b(figure.values, figure.entropy, level) for figure in figures
     ]

@@ -89,17 +89,19 @@ class Clients(ABC, Generic[M]):
         encoder: Encoder,
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
+        drawn: Int[Tensor, "victim record"] | None = None,
     ) -> Transcript[M]:
         """Return the messages of one round for each seed, and the records behind them.
 
         A victim depends on its own seeds alone, its records not on the defense. ``model`` may come in versions that a
-        malicious server sends its clients; a message that is not finite is a NotFiniteError.
+        malicious server sends its clients; a message that is not finite is a NotFiniteError. ``drawn`` are the places
+        of each victim's records in the table; they are drawn by its seed if None.
         """
         if self.holds > self.batch_size:
             raise BadInputError(
                 f"clients hold {self.holds} records and send messages about {self.batch_size}: run it round by round."
             )
-        [sent], secret = self._rounds([model], rows, encoder, seeds, defense_seeds or ())
+        [sent], secret = self._rounds([model], rows, encoder, seeds, defense_seeds or (), drawn)
         return Transcript(self.view(model, sent), secret)
 
     def run_rounds(
@@ -128,11 +130,12 @@ class Clients(ABC, Generic[M]):
         encoder: Encoder,
         seeds: Sequence[int],
         defense_seeds: Sequence[int],
+        places: Int[Tensor, "victim record"] | None = None,
     ) -> tuple[list[Update], RecordsSecret]:
         for model in models:
             model.check(rows.schema)
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        drawn_records = self._drawn(rows, generators)
+        drawn_records = self._drawn(rows, generators, places)
         cells, labels = drawn_records.cells, drawn_records.labels
         encoded = encoder.encode(cells.to(encoder.mean.device))
         if isinstance(self.defense, RecordDefense):
@@ -175,7 +178,12 @@ class Clients(ABC, Generic[M]):
         """Return the records of a victim's clients for each seed, as ``run`` draws them, without any message."""
         return self._drawn(rows, [torch.Generator().manual_seed(seed) for seed in seeds])
 
-    def _drawn(self, rows: Table, generators: Sequence[torch.Generator]) -> RecordsSecret:
+    def _drawn(
+        self,
+        rows: Table,
+        generators: Sequence[torch.Generator],
+        places: Int[Tensor, "victim record"] | None = None,
+    ) -> RecordsSecret:
         if len(generators) == 0:
             raise BadInputError("a protocol needs at least one seed, one for each victim, got none.")
         if self.records > len(rows) and not self.replacement:
@@ -185,7 +193,9 @@ class Clients(ABC, Generic[M]):
                 f"{what} {self.holds}{of} is larger than the client's {len(rows)} rows; "
                 f"use a {what} of at most {len(rows) // self.clients} or draw with replacement."
             )
-        return RecordsSecret(*rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators])))
+        if places is None:
+            places = torch.stack([self._draw(len(rows), generator) for generator in generators])
+        return RecordsSecret(*rows.at(places))
 
     @abstractmethod
     def answer(

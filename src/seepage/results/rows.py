@@ -76,7 +76,12 @@ def rows_of(
     """
     rows: list[ResultRow] = []
     for configuration in audit.configurations:
-        here = [run for run in runs if run.configuration == configuration and not run.nothing_to_add]
+        total = audit.batches(configuration)
+        here = [
+            replace(run, measured=[replace(measured, total=total) for measured in run.measured])
+            for run in runs
+            if run.configuration == configuration and not run.nothing_to_add
+        ]
         baselines = [run for run in here if run.part.kind == "baseline"]
         beside = (references or {}).get(configuration.batch_size, {})
         for run in sorted(here, key=lambda run: not run.is_attack):

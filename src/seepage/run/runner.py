@@ -335,8 +335,12 @@ def _measured(
     for series in baselines:
         units &= set(store.units(series.key))
     common = sorted(units)
-    beside = {series.part.label: store.measured(series.key, common, figures) for series in baselines}
-    return store.measured(attacked.key, common, figures), beside
+    total = attacked.audit.batches(configuration)
+
+    def of(series: Series) -> list[Measurement]:
+        return [replace(measured, total=total) for measured in store.measured(series.key, common, figures)]
+
+    return of(attacked), {series.part.label: of(series) for series in baselines}
 
 
 def side_by_side(

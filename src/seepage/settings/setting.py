@@ -316,6 +316,13 @@ class Audit(ABC, Generic[S]):
         """Number of repetitions that the spec asks for."""
         return self.spec.repeated
 
+    def batches(self, configuration: Configuration) -> int | None:
+        """Return the number of all units, of which those that are run are drawn without replacement.
+
+        None where each unit is drawn independently of the others.
+        """
+        return None
+
     @property
     def usual_attacks(self) -> tuple[str, ...]:
         """Registered names of the attacks that this audit runs where nobody names any."""

@@ -66,6 +66,8 @@ from seepage.wire.secret import RecordsSecret, Transcript
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
 # One looks at multiples of five, so that these sizes waste no victim.
 _GROUPS = {"cpu": (5, 1), "cuda": (40, 20, 10, 5, 1)}
+# A table with so many disjoint batches at most is split into them: of more, the default number of victims is a tenth.
+_FEW_BATCHES = 400
 # Bytes that a search takes for each number of its rows, measured.
 _BYTES = 110
 
@@ -163,7 +165,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         granted = {} if attack is None else {c.defense: self.granted(c, attack) for c in self.configurations}
         ran = [self.protocol(configuration) for configuration in self.configurations]
         together = sorted({protocol.batch_size * protocol.clients for protocol in ran})
-        return threat_model(self.spec, self.subject, granted, together)
+        batches = {protocol.records: self.batches(c) for c, protocol in zip(self.configurations, ran, strict=True)}
+        return threat_model(self.spec, self.subject, granted, together, batches)
 
     def protocol(self, configuration: Configuration) -> Clients[View]:
         """Return the protocol of a configuration."""
@@ -192,6 +195,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "batch_statistics": self._statistics(protocol) if is_attack else None,
             "auxiliary": plain(subject.public),
             "seed": spec.seed,
+            **({} if (batches := self.batches(configuration)) is None else {"batches": batches}),
             "device": find_device(spec.device).type if is_attack else None,
             "threads": spec.threads,
             "records": spec.keep_records,
@@ -227,7 +231,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return the messages of some victims, and the secret behind them."""
         spec, subject, protocol = self.spec, self.subject, self.protocol(configuration)
         seeds, guarding = ([stream(spec.seed, unit, purpose) for unit in units] for purpose in ("batch", "defense"))
-        transcript = self._transcript(protocol, seeds, guarding)
+        transcript = self._transcript(protocol, seeds, guarding, self._disjoint(configuration, units))
         granted = self._granted_of(protocol, transcript)
         if self.swapped:
             others = [stream(spec.seed, unit, "negative control") for unit in units]
@@ -338,14 +342,35 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Keep networks that were trained for the audit."""
         keep_networks(folder, [(self.spec, self.subject)])
 
+    def batches(self, configuration: Configuration) -> int | None:
+        """Return the number of disjoint batches of a small table, which victims then are; None of a large one.
+
+        None, too, where more victims are asked for than there are, where a batch may hold a row twice, and for a gate,
+        whose evidence is from independent victims.
+        """
+        spec, protocol = self.spec, self.protocol(configuration)
+        if spec.replacement or spec.gate is not None or spec.variant is not None or _in_rounds(self.subject, protocol):
+            return None
+        batches = len(self.subject.dataset.train) // protocol.records
+        return batches if self.units <= batches <= _FEW_BATCHES else None
+
+    def _disjoint(self, configuration: Configuration, units: range) -> Tensor | None:
+        """Return the places of the records of some victims, each a part of the same random order of the rows."""
+        batches, records = self.batches(configuration), self.protocol(configuration).records
+        if batches is None or units.stop > batches:
+            return None
+        generator = torch.Generator().manual_seed(stream(self.spec.seed, 0, "disjoint batches") % 2**62)
+        order = torch.randperm(len(self.subject.dataset.train), generator=generator)
+        return order[units.start * records : units.stop * records].view(len(units), records)
+
     def _transcript(
-        self, protocol: Clients[View], seeds: Sequence[int], guarding: Sequence[int]
+        self, protocol: Clients[View], seeds: Sequence[int], guarding: Sequence[int], drawn: Tensor | None = None
     ) -> Transcript[AnyView]:
         subject = self.subject
         rows, encoder = subject.dataset.train, subject.encoder
         if _in_rounds(subject, protocol):
             return protocol.run_rounds([subject.model, *subject.later], rows, encoder, seeds, guarding)
-        return protocol.run(subject.model, rows, encoder, seeds, guarding)
+        return protocol.run(subject.model, rows, encoder, seeds, guarding, drawn)
 
     def granted_beside(self, protocol: Clients[View], secret: RecordsSecret) -> dict[str, Any]:
         """Return what is granted of some records without any message, as arguments of ``Knowledge``."""

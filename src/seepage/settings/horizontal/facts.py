@@ -26,9 +26,18 @@ _LABELS = {
 
 
 def threat_model(
-    spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
+    spec: HorizontalSpec,
+    subject: Subject,
+    granted: Mapping[str, Mapping[str, object]],
+    together: Sequence[int],
+    batches: Mapping[int, int | None],
 ) -> tuple[str, ...]:
-    """Return the threat model and the set-up, a sentence each, from an attacker's knowledge by the defense's label."""
+    """Return the threat model and the set-up, a sentence each, from an attacker's knowledge by the defense's label.
+
+    Args:
+        together: numbers of records that messages are about.
+        batches: number of disjoint batches by their number of records; None where victims are independent.
+    """
     first = next(iter(granted.values()), None)
     sees = "what clients send" if first is None else clean(first["sees"], 300)
     crafted = subject.model.crafted
@@ -69,9 +78,19 @@ def threat_model(
         f"{len(dataset.schema.columns)} columns, target {clean(dataset.schema.target.name)}",
         f"one victim is one {of}, drawn at random from the client's rows {drawn}; "
         f"{how_many(spec.victims, 'victim')} asked for in each configuration, seed {spec.seed}",
+        *_disjoint(batches),
         "baselines hold the same knowledge as the attacker and never see the gradient",
     ]
     return tuple(map(as_sentence, facts))
+
+
+def _disjoint(batches: Mapping[int, int | None]) -> list[str]:
+    """Return that batches of a small table share no row, as a sentence; none where victims are independent."""
+    known = {records: number for records, number in batches.items() if number is not None}
+    if not known:
+        return []
+    split = listed([f"{number} batches of {how_many(records, 'record')}" for records, number in known.items()])
+    return [f"no row is in two batches: the table is split into {split}, and intervals are over all of these"]
 
 
 def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> list[str]:
