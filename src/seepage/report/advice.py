@@ -179,7 +179,8 @@ def search_command(spec: Spec) -> str:
     # A search starts from one configuration without a defense, which it tries itself.
     fields = fields_of(type(spec))
     sweeps = {name for name, field in fields.items() if field.option.swept and len(getattr(spec, name)) > 1}
-    options = given_options(spec, {"defenses", *sweeps})
+    # It runs as many units as its limit needs, and refuses fewer.
+    options = given_options(spec, {"defenses", spec.repeats, *sweeps})
     limit = f"--setting {quoted(spec.setting)} --below 0.2"
     pieces = ("seepage recommend", limit, table_option(spec), options)
     return " ".join(piece for piece in pieces if piece)
@@ -266,7 +267,7 @@ def _option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
     part = next((part for part in spec.defenses if part.title == record["defense"]), None)
     if part is None or part.passed is not None or record["defense"] == UNDEFENDED:
         return []
-    return [("Its option", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
+    return [("The option that sets it", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
 
 
 def _rank(record: Record | None) -> float:
