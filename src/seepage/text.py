@@ -37,7 +37,7 @@ def printable_json(content: object, allow_nan: bool = True) -> str:
 
 
 _ALMOST = 1e-9
-_HALF, _A_HALF_PERCENT = 0.5, 0.005
+_HALF = 0.5
 # Possibly not printable: all but line breaks and the printable characters of ASCII.
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
@@ -65,24 +65,6 @@ def span(low: float | None, high: float | None) -> str:
     # Ends are rounded as far as they stay outside: one above 0 or below 1 is not said to be there from within.
     first = percent(low).removesuffix("%") if low > _HALF else f"{100 * low:.1f}"
     return f"[{first}, {percent(high).removesuffix('%') if high < _HALF else f'{100 * high:.1f}'}]"
-
-
-UNBOUNDED = "too few to bound it"
-
-
-def span_of_gap(low: float | None, high: float | None) -> str:
-    """Return the interval of a share of a gap in percent, nothing for a missing one; from 0 to 1 it bounds nothing.
-
-    Example:
-        >>> span_of_gap(0.25, 0.9), span_of_gap(0.0, 1.0)
-        ('[25.0, 90.0]', 'too few to bound it')
-    """
-    return UNBOUNDED if bounds_nothing(low, high) else span(low, high)
-
-
-def bounds_nothing(low: float | None, high: float | None) -> bool:
-    """Return whether an interval of a share reaches from 0% to 100%, to the nearest percent."""
-    return low is not None and high is not None and low < _A_HALF_PERCENT and high > 1 - _A_HALF_PERCENT
 
 
 def plain_number(value: float, digits: int = 3) -> str:

@@ -50,13 +50,13 @@ def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> No
     assert "instead of 98." in words
     assert "It changes task accuracy by -10.0 points: 80.0% instead of 90.0%, over 5 trainings." in words
     assert "seepage recommend --setting coins --below 0.2 --dataset " in words
-    assert "Its option: --defense 'gloves:{noise: 1}'" in words
+    assert "The option that sets it: --defense 'gloves:{noise: 1}'" in words
 
 
 def test_a_cost_of_two_trainings_is_not_judged() -> None:
     rows = [row("none", 0.99), row("gloves", 0.61)]
     assert "this is not judged" in said([*rows, task("none", 0.9), task("gloves", 0.8, n=2)])
-    assert "do not tell from none" in said([*rows, task("none", 0.9), task("gloves", 0.89)])
+    assert "trainings, which may be chance." in said([*rows, task("none", 0.9), task("gloves", 0.89)])
     assert "was not measured" in said(rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -130,3 +131,35 @@ def test_of_several_audits_the_screen_lists_each_and_shows_the_gravest() -> None
     assert text.count("mild") == 1
     assert text.count("grave ") == 2
     assert text.count("What to do") == 1
+
+
+def test_a_printed_command_is_never_broken_within_an_argument() -> None:
+    column = "the answer to the question that the interviewer asked last of all, in full"
+    report = Report(CoinAudit(CoinSpec.of(data="own.csv", target=column)), [row("none", 0.99)])
+    screen = StringIO()
+    report.show(Console(file=screen, width=80))
+    command = screen.getvalue().partition("  seepage recommend")[2].partition("Checks")[0].partition("Report")[0]
+    lines = command.rstrip().splitlines()
+    assert all(line.endswith(" \\") for line in lines[:-1]), lines
+    assert column in shlex.split(command)
+
+
+def test_what_was_not_reached_has_the_same_name_on_screen_page_and_in_files() -> None:
+    spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}])
+    figures = dict.fromkeys(("mean", "low", "high", "lift", "lift_low", "lift_high", "baseline"))
+    left_out = replace(row("gloves", 0.6), status="left_out", n=0, **figures)
+    report = Report(CoinAudit(spec), [row("none", 0.99), left_out])
+    screen = StringIO()
+    report.show(Console(file=screen, width=80))
+    assert "not reached" in screen.getvalue()
+    assert [entry["tier"] for entry in verdicts_of([report])] == ["mostly read", "not reached"]
+    page = render([report], {})
+    assert set(re.findall(r'class="tier open">([\w ]+)</span>', page)) == {"not reached"}
+    assert report._repr_html_().count("not reached") >= 1
+
+
+def test_before_anything_is_decided_no_search_for_a_change_is_advised() -> None:
+    open_ = row("none", 0.6, n=5, baseline=0.55, lift=0.05, lift_low=-0.3, lift_high=0.4)
+    steps = what_to_do(Report(CoinAudit(CoinSpec.of()), [open_]))
+    assert "before changing anything" in steps.words
+    assert steps.commands == ()

@@ -16,6 +16,7 @@ from seepage.assessment import Measurement, rows_worth
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
+from seepage.report.advice import what_to_do
 from seepage.report.report import Report
 from seepage.report.summary import headline
 from seepage.results.rows import rows_of
@@ -134,9 +135,15 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "tells 33% from 67% of 'smoker'"),
-        ({"shares": [0.1, 0.5, 0.9], "targets": 18, "shadows": 60}, "tells 10%, 50% and 90% of 'smoker' apart"),
-        ({"protocol": "update", "attacks": ["joint"]}, "tells 30% from 70% of 'smoker' in new rows"),
+        ({}, "tells whether 33% or 67% of the rows have 'yes'"),
+        (
+            {"shares": [0.1, 0.5, 0.9], "targets": 18, "shadows": 60},
+            "tells whether 10%, 50% or 90% of the rows have 'yes'",
+        ),
+        (
+            {"protocol": "update", "attacks": ["joint"]},
+            "tells whether 30% or 70% of the new rows have 'yes'",
+        ),
     ],
 )
 def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
@@ -161,13 +168,24 @@ def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
     trials = 2 * audit.spec.targets
     words = headline(Report(audit, rows_of(audit, ran), ran)).words
     assert words.startswith(
-        f"A party {said} in {3 * trials // 4} of {trials} trials; an informed guess is right in {trials // 2}. "
-        "Of 100 trials that an informed guess misses, 50 [0, 100] are read (2 attack seeds). "
+        f"A party {said} in 'smoker' in {3 * trials // 4} of {trials} trials; an informed guess is right in "
+        f"{trials // 2}. "
+        "Of 100 trials that an informed guess misses, 50 [0, 100] are answered right (2 attack seeds). "
     )
     assert words.endswith(
         "The attack may be no better than guessing, and up to 100 of 100 are not excluded: "
         "audit more target models (--targets)."
     )
+    # What to do says the same, and no change is searched before anything is decided.
+    steps = what_to_do(Report(audit, rows_of(audit, ran), ran))
+    assert "more target models (--targets)" in steps.words or not steps.sentences[0].startswith("No verdict")
+
+
+def test_of_a_column_of_numbers_the_question_is_which_rows_lie_above_a_value() -> None:
+    for value, said in ((None, "lie above the median of 'age'"), (40, "lie above 40 in 'age'")):
+        audit = PooledAudit(PooledSpec.of(**{**SMALL, "sensitive": "age", "value": value}), people(0.8))
+        assert audit.about.trials is not None
+        assert audit.about.trials.does == f"tells whether 33% or 67% of the rows {said}"
 
 
 def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:

@@ -295,7 +295,7 @@ def test_separators(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_frame(path, ";"), FRAME)
     # A semicolon is found where a comma leaves one column, and that is noted.
     pd.testing.assert_frame_equal(read_frame(path), FRAME)
-    assert "split at ';': by ',' it has one column" in open_table(path).notes
+    assert "the file is split at ';', since ',' leaves one column" in open_table(path).notes
     assert not any("split at" in note for note in open_table(path, ";").notes)
     assert len(Table.read(path, infer_schema(FRAME, "ill"), separator=";")) == 12
     with pytest.raises(BadInputError, match="a separator is one character, got ', '"):

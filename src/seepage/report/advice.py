@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seepage.assessment.task import is_error
-from seepage.report.answer import SAME_FOLDER, in_hundred, ran_out_of_time, rounded_up
+from seepage.report.answer import SAME_FOLDER, done, in_hundred, more_units, ran_out_of_time, rounded_up
 from seepage.report.frames import Record, Setting, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import few_of
@@ -153,11 +153,16 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> ToDo:
     if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
         worst = max(given, key=lambda record: record["upper"])
         nothing = (
-            f"Nothing has to change against these attacks: they read at most {rounded_up(worst['upper'])} {missed}."
+            f"Nothing has to change against these attacks: at most {rounded_up(worst['upper'])} {missed} are "
+            f"{done(result)}."
         )
         return ToDo((nothing, *_open_columns(result, given)))
     if not fine:
-        return ToDo((_undecided(result, attacked) or _nothing_helps(result, attacked),), (search,))
+        # Where nothing is decided yet, more figures come before any change.
+        unknown = all(record["tier"] in UNKNOWN for record in attacked)
+        if (open_ := _undecided(result, attacked)) is not None:
+            return ToDo((open_,), () if unknown else (search,))
+        return ToDo((_nothing_helps(result, attacked),), (search,))
     best = max(fine, key=lambda record: _rank(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {in_hundred(before)}"
@@ -165,7 +170,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> ToDo:
     use = f"Use {_name(result, best)}:"
     if _useless(now, then):
         use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
-    words = f"{use} at most {rounded_up(best['upper'])} {missed} are read{instead}."
+    words = f"{use} at most {rounded_up(best['upper'])} {missed} are {done(result)}{instead}."
     return ToDo((words, *_open_columns(result, [best]), _cost_of_task(now, then)), (*_option(result, best), search))
 
 
@@ -174,7 +179,8 @@ def search_command(spec: Spec) -> str:
     # A search starts from one configuration without a defense, which it tries itself.
     fields = fields_of(type(spec))
     sweeps = {name for name, field in fields.items() if field.option.swept and len(getattr(spec, name)) > 1}
-    options = given_options(spec, {"defenses", *sweeps})
+    # It runs as many units as its limit needs, and refuses fewer.
+    options = given_options(spec, {"defenses", spec.repeats, *sweeps})
     limit = f"--setting {quoted(spec.setting)} --below 0.2"
     pieces = ("seepage recommend", limit, table_option(spec), options)
     return " ".join(piece for piece in pieces if piece)
@@ -227,8 +233,7 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         return f"{yet}: {why}, so that more may be read."
     if (late := ran_out_of_time(result, best)) is not None:
         return f"{yet}: {late}"
-    more = fields_of(type(spec))[spec.repeats].flag
-    return f"{yet}: little may be read. Audit more {spec.unit}s ({more}) before changing anything."
+    return f"{yet}: little may be read. Audit {more_units(spec)} before changing anything."
 
 
 def _of_configuration(result: AuditResult, record: Record) -> str:
@@ -262,7 +267,7 @@ def _option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
     part = next((part for part in spec.defenses if part.title == record["defense"]), None)
     if part is None or part.passed is not None or record["defense"] == UNDEFENDED:
         return []
-    return [("Its option", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
+    return [("The option that sets it", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
 
 
 def _rank(record: Record | None) -> float:
@@ -284,7 +289,7 @@ def _cost_of_task(task: Record | None, before: Record | None) -> str:
         return f"Its {name} is {now}, without it {then}; of fewer than {LEAST_TRAININGS} trainings this is not judged."
     ends, ends_before = _typical_ends(task), _typical_ends(before)
     apart = ends[1] < ends_before[0] or ends_before[1] < ends[0]
-    clearly = "" if apart else ", which these trainings do not tell from none"
+    clearly = "" if apart else ", which may be chance"
     words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
     if not _useless(task, before):
         return words

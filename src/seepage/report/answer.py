@@ -19,6 +19,7 @@ from seepage.results.verdict import INCOMPLETE, LITTLE, UNDECIDED
 from seepage.run.limits import by_units
 from seepage.run.runner import Run
 from seepage.settings.option import fields_of
+from seepage.settings.spec import Spec
 from seepage.text import clean, how_many, listed, lowered, percent
 
 FEW = 20
@@ -87,6 +88,17 @@ def what_is_missed(result: AuditResult, record: Record) -> str:
     return "labels" if of_label else "cells" if result.audit.about.trials is None else "trials"
 
 
+def done(result: AuditResult) -> str:
+    """Return the participle of what attacks do with cells or trials."""
+    return "read" if result.audit.about.trials is None else "answered right"
+
+
+def more_units(spec: Spec) -> str:
+    """Return what narrows the intervals of an audit, with its option."""
+    flag = fields_of(type(spec))[spec.repeats if by_units(spec) else spec.members].flag
+    return f"more {spec.unit if by_units(spec) else spec.member}s ({flag})"
+
+
 def _of_missed(result: AuditResult, record: Record) -> list[str]:
     """Return a sentence on what guessing misses and the attack reads; none without a figure."""
     if record["closed"] is None:
@@ -99,15 +111,15 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
         return [f"No gain found by these attacks: they read less than an informed guess gets (n = {n})."]
     if record["tier"] == LITTLE and low is not None and high is not None and low <= 0:
         return [f"No gain found by these attacks; up to {rounded_up(high)} of 100 {missed} are not excluded (n = {n})."]
-    read = in_hundred(record["closed"])
+    read, verb = in_hundred(record["closed"]), done(result)
     are = "none are" if read == 0 else "1 is" if read == 1 else f"{read} are"
     if n == 1 and not result.audit.repeatable:
-        return [f"Of 100 {missed}, {are} read in this {spec.unit}."]
+        return [f"Of 100 {missed}, {are} {verb} in this {spec.unit}."]
     if low is None or high is None:
-        return [f"Of 100 {missed}, {are} read ({units})."]
+        return [f"Of 100 {missed}, {are} {verb} ({units})."]
     if n >= FEW or not by_units(spec):
-        return [f"Of 100 {missed}, {read} [{in_hundred(low)}, {rounded_up(high)}] are read ({units})."]
-    return [f"Of 100 {missed}, {are} read ({units}{_across(_shares(result, record))})."]
+        return [f"Of 100 {missed}, {read} [{in_hundred(low)}, {rounded_up(high)}] are {verb} ({units})."]
+    return [f"Of 100 {missed}, {are} {verb} ({units}{_across(_shares(result, record))})."]
 
 
 def _across(shares: Sequence[float]) -> str:
@@ -161,11 +173,9 @@ def _why_open(result: AuditResult, record: Record) -> list[str]:
     if not result.audit.repeatable:
         return [f"No verdict from {how_many(record['n'], spec.unit)}: capture more."]
     high = 1.0 if record["upper"] is None else record["upper"]
-    flag = fields_of(type(spec))[spec.repeats if by_units(spec) else spec.members].flag
-    units = f"{spec.unit if by_units(spec) else spec.member}s"
     return [
         f"The attack may be no better than guessing, and up to {rounded_up(high)} of 100 are not excluded: "
-        f"audit more {units} ({flag})."
+        f"audit {more_units(spec)}."
     ]
 
 

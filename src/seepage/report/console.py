@@ -14,15 +14,15 @@ from rich.text import Text
 from seepage.assessment.row import ResultRow
 from seepage.assessment.task import is_error
 from seepage.report.advice import what_to_do
-from seepage.report.answer import FEW, in_hundred, rounded_up, what_is_missed
+from seepage.report.answer import FEW, done, in_hundred, rounded_up, what_is_missed
 from seepage.report.cells import truth_and_guess
 from seepage.report.frames import Record, Setting, assumptions, setting_of, task_name, tolerances, worst
 from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
-from seepage.report.summary import NOT_REACHED, NOT_TRIED, headline, summary
+from seepage.report.summary import NOT_TRIED, headline, summary
 from seepage.report.terminal import Paragraph, figures, make_table
 from seepage.results.checks.finding import Finding, Severity
-from seepage.results.verdict import GRAVITY, UNDEFENDED, pick, style_of, verdict
+from seepage.results.verdict import GRAVITY, NOT_REACHED, UNDEFENDED, pick, style_of, verdict
 from seepage.run.enough import until_decided
 from seepage.run.limits import by_units
 from seepage.run.plan import Plan
@@ -202,7 +202,8 @@ def show_screen(console: Console, result: AuditResult) -> None:
     above, below = _verdict_lines(result), _advice_lines(result, console.width)
     room = MOST_LINES - _REPORT_LINES - _height(console, [*_title_lines(result), *above, *below])
     for part in [*_title_lines(result), *above, *_answers_within(console, result, room), *below]:
-        console.print(part)
+        # A command that is longer than a line is the terminal's to break: a line end would end the command.
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
 def show_screens(console: Console, results: Sequence[AuditResult]) -> None:
@@ -288,7 +289,7 @@ def _answers_table(result: AuditResult, most: int) -> Table:
     heads = [
         *_heads(result, defended),
         Column("verdict"),
-        *figures("read of 100", "whole records", *task),
+        *figures(f"{done(result).split()[-1]}\nof 100", "whole\nrecords", *task),
     ]
     ranked = sorted(result.attacked, key=lambda record: -GRAVITY.index(record["tier"]))[:most]
     rows = []

@@ -17,7 +17,7 @@ from seepage.assessment.task import is_error
 from seepage.results.checks.finding import Finding
 from seepage.results.verdict import (
     GRAVITY,
-    INCOMPLETE,
+    NOT_REACHED,
     UNDEFENDED,
     graver,
     pick,
@@ -83,7 +83,7 @@ _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "l
 def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
-        return {**dict.fromkeys(empty), "tier": INCOMPLETE}
+        return {**dict.fromkeys(empty), "tier": NOT_REACHED}
     exact = row_of(own, "exact_match")
     rated = verdict(score, exact, findings, row_of(own, "certified"))
     parts = {name: row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
@@ -377,7 +377,7 @@ def task_name(metric: str) -> str:
     """Return a metric of the task in words."""
     if is_error(metric):
         return "Task error (RMSE)"
-    return "AUC" if metric == "auc" else metric.replace("_", " ").capitalize()
+    return "Task AUC" if metric == "auc" else metric.replace("_", " ").capitalize()
 
 
 def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:

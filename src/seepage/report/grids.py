@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
-from seepage.results.verdict import GRAVITY, style_of
-from seepage.text import clean, percent, points, span, span_of_gap
+from seepage.results.verdict import GRAVITY, NOT_REACHED, style_of
+from seepage.text import clean, percent, points, span
 
 LONGEST = 80
 NUMBER = "number"
@@ -135,7 +135,7 @@ def gap_interval(title: str, low: str, high: str) -> Column:
     def cell(record: Record) -> GridCell:
         if record[low] is None or record[high] is None:
             return GridCell(MISSING, None, "missing")
-        return GridCell(span_of_gap(record[low], record[high]), float(record[low]))
+        return GridCell(span(record[low], record[high]), float(record[low]))
 
     return Column(title, cell)
 
@@ -147,7 +147,8 @@ def tier(title: str, key: str = "tier") -> Column:
         value = record[key]
         if value is None:
             return GridCell(MISSING, None, "missing")
-        return GridCell(value, float(GRAVITY.index(value)), f"tier {style_of(value)}")
+        # What was not reached comes before the mildest.
+        return GridCell(value, float((NOT_REACHED, *GRAVITY).index(value)), f"tier {style_of(value)}")
 
     return Column(title, cell, TEXT)
 

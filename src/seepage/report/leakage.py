@@ -41,8 +41,8 @@ def leakage_section(result: AuditResult) -> Section:
         return empty("leakage", title, "No attack has a result.")
     message = clean(result.audit.about.message, 200)
     words = [
-        f"What lies above the open marks was given away by {message}; what lies below could be had without it. Each "
-        "attack is compared with the best baseline on the very same cells."
+        f"What an attack reads above the best baseline was given away by {message}; what a baseline reads, anybody "
+        "can guess without it. Both are scored on the same cells."
     ]
     caption = f"Attacks and baselines with 95% intervals: {clean(result.audit.about.secret, 200)}"
     drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, "defenses", records, caption)]

@@ -13,7 +13,7 @@ from seepage.report.frames import Record, Setting, setting_of
 from seepage.report.grids import Section, empty, setting_columns, where
 from seepage.report.result import AuditResult
 from seepage.results.verdict import closed_gap, pick, strongest
-from seepage.text import UNBOUNDED, bounds_nothing, clean, listed, percent, printable_json
+from seepage.text import clean, listed, percent, printable_json
 
 OPINION = "Article 29 Working Party, Opinion 05/2014 on Anonymisation Techniques (WP216), 10 April 2014"
 METHOD = "attack, control and risk as in Anonymeter (Giomi et al. 2023, arXiv 2211.10459)"
@@ -231,8 +231,6 @@ def _rates(answer: Record, share_of: str, more: str = "") -> str:
 def _between(risk: Record) -> str:
     if risk["low"] is None or risk["high"] is None or risk["low"] == risk["high"]:
         return ""
-    if bounds_nothing(risk["low"], risk["high"]):
-        return f" ({UNBOUNDED})"
     return f" (95% interval {percent(risk['low'])} to {percent(risk['high'])})"
 
 

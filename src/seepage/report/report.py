@@ -20,7 +20,7 @@ from seepage.report.sections import sections
 from seepage.report.summary import NOT_TRIED, headline, summary
 from seepage.report.terminal import SCREEN_WIDTH, make_console
 from seepage.results.rows import frame, lifts_of, write_results
-from seepage.results.verdict import INCOMPLETE
+from seepage.results.verdict import INCOMPLETE, NOT_REACHED
 from seepage.text import clean
 
 
@@ -32,7 +32,7 @@ def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
         named = {"dataset": about.dataset, "model": about.model, "variant": report.audit.spec.variant}
         for record in report.overviews:
             where = {"batch_size": record["batch_size"], "defense": record["defense"]}
-            unknown = report.missing(setting_of(record)) if record["tier"] == INCOMPLETE else None
+            unknown = report.missing(setting_of(record)) if record["tier"] in (INCOMPLETE, NOT_REACHED) else None
             verdicts.append({**named, **where, "tier": record["tier"], "incomplete": unknown})
         for name, why in report.audit.not_tried.items():
             where = {"batch_size": None, "defense": name}

@@ -13,6 +13,7 @@ from seepage.results.checks.finding import LOWER_BOUNDS, MORE_STEPS, UPPER_BOUND
 from seepage.results.verdict import (
     GRAVITY,
     INCOMPLETE,
+    NOT_REACHED,
     UNDECIDED,
     UNDEFENDED,
     UNKNOWN,
@@ -23,13 +24,12 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import capitalised, clean, listed, lowered, percent
+from seepage.text import clean, listed, lowered, percent
 
 # Share of a column's values above which a message is said not to determine it.
 _MANY = 0.5
 _COLUMNS = 3
 _ALWAYS_RIGHT = "baseline always right"
-NOT_REACHED = "not reached"
 NOT_TRIED = "not tried"
 READING = (
     "The gap closed is (read - best baseline) / (1 - best baseline): 0% is an informed guess, 100% is certainty. Whole "
@@ -128,11 +128,9 @@ def _of_labels_too(about: About, record: Record) -> list[str]:
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     """Return the configurations without a figure, so that none of them is taken for a good one."""
-    notes = [(NOT_REACHED, f"{capitalised(words)}: nothing was measured.") for words in result.not_reached_in_words]
+    notes = [(NOT_REACHED, f"Nothing was measured with {lowered(words)}.") for words in result.not_reached_in_words]
     for name, why in result.audit.not_tried.items():
-        notes.append(
-            (NOT_TRIED, f"{capitalised(clean(name))} is not tried, and not known to be safe: {clean(why, 400)}")
-        )
+        notes.append((NOT_TRIED, f"{clean(name)} is not tried, and not known to be safe: {clean(why, 400)}"))
     return notes
 
 

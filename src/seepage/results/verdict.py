@@ -25,6 +25,8 @@ LITTLE, INCOMPLETE, UNDECIDED, GAIN, MOSTLY, WHOLE_RECORDS = GRAVITY = (
 )
 """Verdicts from mild to grave."""
 UNKNOWN = (INCOMPLETE, UNDECIDED)
+NOT_REACHED = "not reached"
+"""What stands in place of a verdict where no attack has a figure."""
 # Verdicts that say that more is read than guessing gets.
 SHOWN = (GAIN, MOSTLY, WHOLE_RECORDS)
 ENOUGH = 0.2

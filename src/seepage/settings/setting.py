@@ -150,7 +150,7 @@ class Trials:
     """The question whose right answers an accuracy counts.
 
     Attributes:
-        does: verb phrase for a right answer, in the third person ("tells 33% from 67% of 'sex'").
+        does: verb phrase for a right answer, in the third person ("tells whether 33% or 67% of the rows smoke").
         each: number of trials of a repetition.
     """
 

@@ -505,7 +505,7 @@ class _FileSource(Source):
                     if (usual, error.separator) != (",", ";"):
                         raise
                     self._inner = CsvSource(path, error.separator, encoding)
-                    self._inner.notes += (f"split at {error.separator!r}: by ',' it has one column",)
+                    self._inner.notes += (f"the file is split at {error.separator!r}, since ',' leaves one column",)
         except _broken as error:
             raise _unreadable(path, error) from error
         bare = [name.strip() for name in self._inner.names]

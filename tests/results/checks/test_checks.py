@@ -22,6 +22,7 @@ from seepage.assessment import interval
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import student
 from seepage.assessment.row import ResultRow
+from seepage.auditing import prepare_all
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct
 from seepage.results.checks.every import CHECKS, run_checks
@@ -33,6 +34,7 @@ from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.seeds import seeded
+from seepage.settings.catalogue import setting
 from seepage.settings.horizontal.audit import HorizontalAudit, control_of
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, prepare
@@ -357,6 +359,11 @@ def test_few_victims() -> None:
     assert "as few as 4" in found("SEEP007", facts([row(n=4)]))[0].message
     assert "no interval" in found("SEEP007", facts([row(n=1)]))[0].message
     assert found("SEEP007", facts([row(n=5)])) == []
+    # In split learning intervals are over records, and one training has one.
+    split = replace(facts([row(n=1)]), audit=prepare_all([setting("split").spec.of(dataset="german")])[0])
+    [finding] = found("SEEP007", split)
+    assert "The intervals are over their records" in finding.message
+    assert "no interval" not in finding.message
 
 
 def two_layers(activation: nn.Module, width: int = 63) -> nn.Sequential:

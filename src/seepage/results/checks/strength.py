@@ -20,6 +20,7 @@ from seepage.results.checks.facts import (
 )
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
 from seepage.results.verdict import UNDECIDED, settings, strongest_row, verdict
+from seepage.run.limits import by_units
 from seepage.run.runner import Run
 from seepage.text import capitalised, how_many, listed, points
 from seepage.wire.horizontal import NOT_TRIED
@@ -268,7 +269,7 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
 _FEW_VICTIMS = 5
 
 
-@check("SEEP006", "warning", "Too few units to decide")
+@check("SEEP006", "warning", "Too few units for some verdicts")
 def undecided(facts: Facts) -> Iterator[Fault]:
     """The interval of a lift holds both no gain and a considerable one."""
     cases, where = [], []
@@ -325,10 +326,13 @@ def few_victims(facts: Facts) -> Iterator[Fault]:
                 "give away may be more or less."
             )
         else:
+            spec = facts.audit.spec
             without = f" One {unit} allows no interval." if fewest == 1 else ""
+            wide = f"{without} The intervals assume nothing about how {unit}s differ, so few {unit}s give wide ones."
+            if not by_units(spec):
+                wide = f" The intervals are over their {spec.member}s, so another {unit} may read more or less."
             words = (
-                f"Figures rest on as few as {how_many(fewest, unit)}.{without} The intervals assume nothing about how "
-                f"{unit}s differ, so few {unit}s give wide ones. "
+                f"Figures rest on as few as {how_many(fewest, unit)}.{wide} "
                 f"{'Capture' if captured else 'Audit'} at least {_FEW_VICTIMS}, better 20."
             )
         yield Fault(words, tuple(Where(row.batch_size, row.defense, row.attack) for row in rows))

@@ -30,6 +30,7 @@ from seepage.settings.setting import About, Configuration, Exposure, PlannedPart
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitsAudit, UnitsExposure, planned, rehearsed_exposure, with_fields
+from seepage.tabular.schema import Discrete
 from seepage.text import how_many
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
 
@@ -88,10 +89,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
             "another party's data.",
             attacker="A party",
-            sender="The joint computation",
+            sender="Another party",
             secret="shares of a sensitive column",
             message="the joint model",
-            trials=Trials(_tells(spec, source.sensitive), spec.targets),
+            trials=Trials(_tells(spec, source), spec.targets),
             control="The target follows the planted column, so answers differ with its share and a working attack "
             "distinguishes nearly all shares.",
             threat_model=_threat_model(spec, source),
@@ -311,12 +312,20 @@ def _check_rows(spec: PooledSpec, source: PooledData) -> None:
             raise BadInputError(f"{who} of {source.name!r}: {error}") from error
 
 
-def _tells(spec: PooledSpec, sensitive: str) -> str:
+def _tells(spec: PooledSpec, source: PooledData) -> str:
     """Return what a right answer of the attacker means, as a verb phrase."""
     update = spec.protocol == "update"
     *others, last = (f"{share:.0%}" for share in (spec.new_shares if update else spec.shares))
-    whose = f"of {sensitive!r}{' in new rows' if update else ''}"
-    return f"tells {', '.join(others)} {f'and {last} {whose} apart' if len(others) > 1 else f'from {last} {whose}'}"
+    return f"tells whether {', '.join(others)} or {last} of the {'new ' if update else ''}rows {_carry(source)}"
+
+
+def _carry(source: PooledData) -> str:
+    """Return what rows with the sensitive attribute have, as a verb phrase."""
+    name, value = source.sensitive, source.value
+    schema = None if source.table is None else source.table.schema
+    if schema is not None and name in schema.names and not isinstance(schema.column(name), Discrete):
+        return f"lie above {'the median of' if value is None else f'{value:g} in'} {name!r}"
+    return f"carry {name!r}" if value is None else f"have {value!r} in {name!r}"
 
 
 def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
