@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seepage.errors import BadInputError
-from seepage.files import load_yaml, publish, read_bytes, read_text, write_whole
+from seepage.files import check_out, load_yaml, publish, read_bytes, read_text, write_whole
 
 
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_folder_after(
@@ -120,3 +120,22 @@ def test_yaml_that_is_deep_is_refused_at_once_and_brackets_in_names_are_read() -
             load_yaml(text)
     names = [f"[{i}, {i + 1})" for i in range(1_000)]
     assert load_yaml("\n".join(f"- '{name}'" for name in names)) == names
+
+
+def test_a_run_folder_below_a_file_or_a_device_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "people.csv").write_text("age")
+    for folder, name in ((tmp_path / "people.csv" / "run" / "deep", "people.csv"), (Path("/dev/null/x"), "/dev/null")):
+        with pytest.raises(BadInputError, match=f"is below '.*{name}', which is a file; choose another folder"):
+            check_out(folder)
+    with pytest.raises(BadInputError, match="is a file; give the name of a folder"):
+        check_out(tmp_path / "people.csv")
+    check_out(tmp_path / "new" / "run")
+
+    def refuse(path: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(BadInputError, match=r"cannot be made \(Permission denied\): choose another folder"):
+        check_out(tmp_path / "closed" / "run")

@@ -126,8 +126,16 @@ def make_folder(folder: Path, private: bool = False) -> None:
 
 
 def check_out(folder: Path | None) -> None:
-    """Refuse a run folder that is a file."""
-    if folder is not None and folder.exists() and not folder.is_dir():
+    """Refuse a run folder that is a file, lies below one, or cannot be looked for."""
+    if folder is None:
+        return
+    try:
+        nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise BadInputError(f"the folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
+    if nearest != folder and not nearest.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is below {str(nearest)!r}, which is a file; choose another folder.")
+    if not nearest.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
 
 

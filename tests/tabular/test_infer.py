@@ -121,7 +121,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
             r"missing cells: 4 in 'job' \(first in data row 2\), 1 in 'age' \(first in data row 1\)",
         ),
         (FRAME.assign(age=[np.inf, *AGES[1:]]), "ill", "'age' is continuous but data row 1 is infinite"),
-        (FRAME.iloc[:1], "ill", "inferred from at least two rows, this table has 1"),
+        (FRAME.iloc[:1], "ill", "inferred from at least two rows, this table has 1; give more rows, or a schema"),
         (FRAME.iloc[:0], "ill", "inferred from at least two rows, this table has 0"),
         (FRAME[["ill"]], "ill", "no column besides its target 'ill'"),
         (pd.concat([FRAME, FRAME[["age", "job"]]], axis=1), "ill", "these repeat: age, job; rename or drop some"),
@@ -141,7 +141,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
         (
             LONG.assign(income=["low"] + [str(i) for i in range(59)]),
             "ill",
-            r"'income' holds numbers, but 1 of its cells \(1 .*\) are none; .*overrides={'income': 'discrete'}",
+            r"'income' holds numbers, but 1 of its cells \(1 .*\) are not numbers; .*overrides={'income': 'discrete'}",
         ),
     ],
 )
@@ -344,12 +344,24 @@ def test_two_numbers_with_a_slash_are_told_and_months_are_not_taken_for_them() -
     frame = pd.DataFrame({"pressure": [f"{100 + i}/{60 + i % 30}" for i in rows], "ill": [i % 2 for i in rows]})
     frame["month"] = [f"{1 + i % 12:02}/{2000 + i % 20}" for i in rows]
     frame["short"] = [f"{1 + i % 12:02}/{20 + i % 20}" for i in rows]
-    why = {
-        column.name: column.why
-        for column in infer(frame, "ill", Policy(overrides={"short": {"kind": "discrete"}})).columns
-    }
-    told = "like 120/80. Split this column in two to keep the numbers"
-    assert [told in why[name] for name in ("pressure", "month", "short")] == [True, False, False]
+    columns = infer(frame, "ill", Policy(overrides={"short": {"kind": "discrete"}})).columns
+    # A remark: the columns with one are listed by an audit too, which counts the others.
+    remarks = {column.name: " ".join(column.remarks) for column in columns}
+    told = "pairs of numbers such as 120/80: split the column in two"
+    assert [told in remarks[name] for name in ("pressure", "month", "short")] == [True, False, False]
+
+
+@pytest.mark.parametrize("kept", [40, 80])
+def test_a_column_much_of_which_becomes_one_category_says_so(kept: int) -> None:
+    # Ten frequent values, and as many rare ones as there are cells left.
+    names = [f"w{i % 10}" if i < kept else f"rare{i % 50}" for i in range(100)]
+    frame = pd.DataFrame({"ward": names * 2, "ill": [0, 1] * 100})
+    [ward] = [c for c in infer(frame, "ill", Policy(most_categories=11)).columns if c.name == "ward"]
+    if kept == 80:
+        assert ward.remarks == ()
+    else:
+        assert ward.remarks == ("60% of its cells become (other), so their values are not audited",)
+        assert str(ward.instead) == "most_categories=60"
 
 
 def test_columns_of_one_value_are_left_out_unless_they_are_overridden_or_sensitive() -> None:

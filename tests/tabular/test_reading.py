@@ -51,7 +51,7 @@ def refused(path: Path, target: str = "ill") -> str:
         (b"ill\nyes\nno\n", "no column besides its target"),
         (
             f"name,ill\n{SECRET},yes\n{SECRET},no\n".encode(),
-            "is left: 'name' it holds one value only",
+            "is left: 'name': it holds one value only",
         ),
         (b"age,ill,age\n1,yes,2\n", "these repeat: age"),
         (HEADER.encode() + f"{SECRET} D\u00fcsseldorf,1,no\n".encode("latin-1"), "not UTF-8 text, line 2"),
@@ -353,6 +353,9 @@ def test_archives_and_workbooks_that_hold_no_table_are_refused(tmp_path: Path) -
     for name in ("people.feather", "people.xlsx", "people.xls"):
         (tmp_path / name).write_bytes(b"rubbish")
         assert "it may be truncated or damaged" in refused(tmp_path / name)
+    (tmp_path / "people.csv.gz").write_bytes(SECRET.encode())
+    # Python's own message shows the first two bytes.
+    assert "cannot be read: Not a gzipped file; it may be truncated" in refused(tmp_path / "people.csv.gz")
     pytest.importorskip("openpyxl")
     book = tmp_path / "people.xlsx"
     pd.DataFrame([["People", None], ["age", "ill"], [1, "no"]]).to_excel(book, index=False, header=False)

@@ -117,7 +117,7 @@ def test_dates_in_both_orders_are_no_dates() -> None:
 
 def test_a_unit_that_differs_is_refused_and_few_whole_ones_are_categories() -> None:
     weights = [f"{i} kg" for i in range(ROWS - 5)] + [f"{i}000 g" for i in range(1, 6)]
-    with pytest.raises(BadInputError, match=r"'weight' holds numbers, but 5 of its cells .* are none in kg"):
+    with pytest.raises(BadInputError, match=r"'weight' holds numbers, but 5 of its cells .* are not numbers in kg"):
         infer(BASE.assign(weight=weights), "ill")
     terms = infer(BASE.assign(term=["36 months", "60 months"] * (ROWS // 2)), "ill").schema.column("term")
     assert isinstance(terms, Discrete)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -31,7 +31,7 @@ from seepage.tabular.texts import (
     number,
     read_written,
 )
-from seepage.text import how_many
+from seepage.text import how_many, percent
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
@@ -70,6 +70,9 @@ _NUMBERED = re.compile(r"(.*?)[0-9]+")
 _NEAR = 0.3
 # Encoded rows of more are searched for days.
 _MOST_COLUMNS = 5_000
+# Share of a column's cells from which on a line says that they become one category, as check SEEP018 warns of it.
+_MUCH = 0.5
+_SCHEMA = Remedy("schema_file", placeholder="FILE")
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             "takes days. Drop columns (",
             Remedy("drop", placeholder="COLUMN"),
             "), or give a schema (",
-            Remedy("schema_file", placeholder="FILE"),
+            _SCHEMA,
             "), which may have any number.",
         )
 
@@ -179,10 +182,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     _treat_alike(guesses, target)
     if guesses and next(iter(guesses.values())).rows < 2:
         rows = next(iter(guesses.values())).rows
-        raise BadInputError(
-            f"a schema is inferred from at least two rows, this table has {rows}"
-            + (" without missing cells; take those as a category instead." if complete is not None else ".")
-        )
+        found = f"a schema is inferred from at least two rows, this table has {rows}"
+        if complete is None:
+            raise BadInputError(f"{found}; give more rows, or a schema (", _SCHEMA, ").")
+        raise BadInputError(f"{found} without missing cells; keep the others (", Remedy("missing", "category"), ").")
     left_out = {
         name: reason
         for name, guess in guesses.items()
@@ -232,8 +235,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     if not inputs:
         raise BadInputError(
             f"no column besides the target {target!r} is left: "
-            + "; ".join(f"{name!r} {reason}" for name, reason in list(left_out.items())[:_LISTED])
-            + "; override the kind of one to keep it."
+            + "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:_LISTED])
+            + (f"; and {len(left_out) - _LISTED} more" if len(left_out) > _LISTED else "")
+            + ". Give a table with other columns",
+            *_keeping(name for name in left_out if guesses[name].missing < guesses[name].rows),
+            ".",
         )
     schema = Schema(columns=inputs, target=columns[target])
     origins = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
@@ -254,6 +260,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     if groups:
         notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
     return Inferred(schema, tuple(interpreted), (*table.notes, *notes), guesses[target].rows, groups)
+
+
+def _keeping(names: Iterator[str]) -> tuple[str | Remedy, ...]:
+    name = next(names, None)
+    return () if name is None else (", or keep one of these (", Remedy("overrides", {name: "discrete"}), ")")
 
 
 def _guessed(guess: _ColumnReading | None) -> dict[str, Any]:
@@ -312,7 +323,7 @@ def missing_cells(
     ``marks`` are words that count as missing beside numbers.
     """
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
-    more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
+    more = f" and {how_many(len(listed) - _LISTED, 'more column')}" if len(listed) > _LISTED else ""
     message = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; "
     signs = sorted(set(marks))
     end = f"{_listed([repr(mark) for mark in signs])} beside numbers counts as missing. " if signs else ""
@@ -695,7 +706,7 @@ class _ColumnReading:
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {cells} of its cells "
                 f"({how_many(len(texts) - readable, 'different text')}) are "
-                f"none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
+                f"not numbers{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
                 "where they mean missing, write a number for a word, write all in one unit and with one decimal sign, "
                 "or have all its values taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
@@ -722,7 +733,7 @@ class _ColumnReading:
 
     def _name_identifier(self, series: pd.Series) -> None:
         if self._says_pairs():
-            self.holds += " like 120/80. Split this column in two to keep the numbers"
+            self.remarks.append("pairs of numbers such as 120/80: split the column in two to keep both as numbers")
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"
@@ -756,6 +767,7 @@ class _ColumnReading:
         if "categories" not in self.override and "other" not in self.override and len(categories) > limit:
             rank = {value: i for i, value in enumerate(categories)}
             frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
+            self._remark_on_rare(sum(self.counts[value] for value in frequent), limit)
             categories = sorted(frequent, key=rank.__getitem__)
             fields["other"] = unlike(categories, OTHER)
             categories.append(fields["other"])
@@ -763,6 +775,17 @@ class _ColumnReading:
             fields["missing"] = unlike(categories, NOTHING)
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
+
+    def _remark_on_rare(self, kept: int, limit: int) -> None:
+        """Say where much of a column becomes one category: who reads that has not read the value."""
+        cells = self.rows - self.missing
+        if cells - kept < _MUCH * cells:
+            return
+        self.remarks.append(
+            f"{percent(1 - kept / cells, 0)} of its cells become {OTHER}, so their values are not audited"
+        )
+        if self.instead is None and limit == self.policy.most_categories and self.listed <= self.policy.most_encoded:
+            self.instead = Remedy("most_categories", self.listed)
 
     def _measured(self, series: pd.Series) -> dict[str, object]:
         if not len(series):

@@ -634,7 +634,9 @@ def _unreadable(path: Path, error: Exception) -> BadInputError:
         return BadInputError(
             f"the table {str(path)!r} cannot be read: its permissions forbid it; change them (chmod u+r) or copy it."
         )
+    # A file that is not packed shows its first bytes in the message: what is in the table is not repeated.
+    reason = "Not a gzipped file" if isinstance(error, gzip.BadGzipFile) else " ".join(str(error).split()).rstrip(".")
     return BadInputError(
-        f"the table {str(path)!r} cannot be read: {' '.join(str(error).split())}; it may be truncated or damaged "
+        f"the table {str(path)!r} cannot be read: {reason}; it may be truncated or damaged "
         "(compare its size or checksum with the original), or not be what its name says."
     )

@@ -221,7 +221,7 @@ def _no_place(gaps: dict[str, tuple[int, int]], rows: int, missing: Missing) -> 
         f"all {rows:,} in {name!r}" if count == rows else f"{count:,} in {name!r} (first in data row {first + 1})"
         for name, (count, first) in list(gaps.items())[:_NAMED]
     ]
-    more = f" and {len(gaps) - _NAMED} more columns" if len(gaps) > _NAMED else ""
+    more = f" and {how_many(len(gaps) - _NAMED, 'more column')}" if len(gaps) > _NAMED else ""
     empty = [repr(name) for name, (count, _) in gaps.items() if count == rows][:_NAMED]
     # A category that the other parties' schema lacks would give the rows another width.
     given: list[str | Remedy] = ["; a schema that is given is not widened by ", Remedy("missing", "category")]
@@ -242,7 +242,7 @@ def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
         name, count, rows = columns[0]
         return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
     each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
-    more = f" and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+    more = f" and {how_many(len(columns) - _NAMED, 'more column')}" if len(columns) > _NAMED else ""
     return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
 
 
