@@ -182,10 +182,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     _treat_alike(guesses, target)
     if guesses and next(iter(guesses.values())).rows < 2:
         rows = next(iter(guesses.values())).rows
-        found = f"a schema is inferred from at least two rows, this table has {rows}"
+        too_few = f"a schema is inferred from at least two rows, this table has {rows}"
         if complete is None:
-            raise BadInputError(f"{found}; give more rows, or a schema (", _SCHEMA, ").")
-        raise BadInputError(f"{found} without missing cells; keep the others (", Remedy("missing", "category"), ").")
+            raise BadInputError(f"{too_few}; give more rows, or a schema (", _SCHEMA, ").")
+        raise BadInputError(f"{too_few} without missing cells; keep the others (", Remedy("missing", "category"), ").")
     left_out = {
         name: reason
         for name, guess in guesses.items()
@@ -776,14 +776,12 @@ class _ColumnReading:
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
 
-    def _remark_on_rare(self, kept: int, limit: int) -> None:
+    def _remark_on_rare(self, frequent_cells: int, limit: int) -> None:
         """Say where much of a column becomes one category: who reads that has not read the value."""
-        cells = self.rows - self.missing
-        if cells - kept < _MUCH * cells:
+        share = 1 - frequent_cells / (self.rows - self.missing)
+        if share < _MUCH:
             return
-        self.remarks.append(
-            f"{percent(1 - kept / cells, 0)} of its cells become {OTHER}, so their values are not audited"
-        )
+        self.remarks.append(f"{percent(share, 0)} of its cells become {OTHER}, so their values are not audited")
         if self.instead is None and limit == self.policy.most_categories and self.listed <= self.policy.most_encoded:
             self.instead = Remedy("most_categories", self.listed)
 
