@@ -31,7 +31,7 @@ from seepage.settings.setting import Audit
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import frame_of
 from seepage.tabular.texts import DAYS
-from seepage.text import as_sentence, clean, days_in_words, plain_number
+from seepage.text import as_sentence, clean, days_in_words, how_many, plain_number
 
 Setting = tuple[int | None, str]
 BINS = 10
@@ -421,7 +421,8 @@ def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> 
     ]
     if not numbers:
         return ""
-    more = f" and {len(numbers) - most} more columns, see the report" if len(numbers) > most else ""
+    rest = len(numbers) - most
+    more = f" and {how_many(rest, 'more column')}, see the report" if rest > 0 else ""
     return f"A number counts as read by its tolerance: {', '.join(numbers[:most])}{more}."
 
 

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from seepage.tabular.policy import GUESSED
-from seepage.text import clean
+from seepage.text import clean, how_many
 
 if TYPE_CHECKING:
     from seepage.errors import Remedy
@@ -114,11 +114,12 @@ def show_inferred(
         line = clean(column.line(wording), _WIDE)
         rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(line)))
     title = (
-        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded columns"
+        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; "
+        f"{how_many(inferred.schema.width, 'encoded column')}"
     )
     console.print(make_table(title, ("column", "taken as", "because"), rows))
     if rest := ranked[len(shown) :]:
-        console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
+        console.print(Text(f"  ... and {how_many(len(rest), 'more column')}: {_counts(rest)}."))
     listed = all(column.taken != "left out" for column in rest)
     for note in inferred.notes:
         # Which columns are left out, and what was guessed, the table says.

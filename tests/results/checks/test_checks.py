@@ -112,7 +112,12 @@ def of_table(table: Table, name: str = "own") -> Facts:
 
 def test_a_sound_audit_raises_no_finding() -> None:
     # One attack of those that apply is no complete audit.
-    assert [finding.code for finding in run_checks(facts())] == ["SEEP030"]
+    assert [(finding.code, finding.severity) for finding in run_checks(facts())] == [("SEEP030", "note")]
+
+
+def test_an_incomplete_audit_is_a_warning_where_little_is_shown() -> None:
+    [warned] = found("SEEP030", facts(made=[row(mean=0.52, lift=0.02, lift_low=-0.03, lift_high=0.05)]))
+    assert warned.severity == "warning"
 
 
 def test_worse_than_guessing() -> None:

@@ -19,7 +19,7 @@ from seepage.results.checks.facts import (
     in_words,
 )
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
-from seepage.results.verdict import UNDECIDED, settings, strongest_row, verdict
+from seepage.results.verdict import SHOWN, UNDECIDED, pick, settings, strongest_row, verdict
 from seepage.run.limits import by_units
 from seepage.run.runner import Run
 from seepage.text import capitalised, how_many, listed, points
@@ -135,7 +135,19 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
             f"least {UNITS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
             f"{what_helps}",
             where,
+            # What was read, was read, by whichever attack.
+            severity="note" if all(_is_shown(facts, at) for at in where) else None,
         )
+
+
+def _is_shown(facts: Facts, at: Where) -> bool:
+    """Return whether the rows of a configuration show that more is read than guessing gets."""
+    score = strongest_row(facts.rows, at.batch_size, at.defense)
+    if score is None:
+        return False
+    own = pick(facts.rows, batch_size=at.batch_size, defense=at.defense, attack=score.attack, column=None)
+    by_metric = {row.metric: row for row in own}
+    return verdict(score, by_metric.get("exact_match"), (), by_metric.get("certified")).tier in SHOWN
 
 
 def _by_place(gaps: Sequence[Gap], size: str) -> str:
