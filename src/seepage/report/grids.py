@@ -210,7 +210,7 @@ def attack_column(result: AuditResult) -> Column:
 
 def closed_columns() -> list[Column]:
     """Return the columns of closed gaps."""
-    return [share("Gap closed", "closed"), gap_interval("its 95% interval", "closed_low", "upper")]
+    return [share("Read of what guessing misses", "closed"), gap_interval("its 95% interval", "closed_low", "upper")]
 
 
 def task_columns(task: str, error: bool) -> list[Column]:

@@ -133,7 +133,7 @@ def columns_section(result: AuditResult) -> Section | None:
     column = grids.text("Column", "column", mark="sensitive")
     numbers = any(record["kind"] == "continuous" for record in records)
     within = [grids.text("Read if within", "tolerance")] if numbers else []
-    closed = grids.share("Gap closed", "closed")
+    closed = grids.share("Read of what guessing misses", "closed")
     columns = [
         *(column, grids.text("Kind", "kind"), *within, *score_columns(result), closed),
         grids.count("Place", "position"),
@@ -209,7 +209,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         return Section("frontier", title, words, grids=[table])
     error = is_error(records[0]["task_metric"])
     task = frames.task_name(records[0]["task_metric"])
-    caption = f"Share of the gap closed against {lowered(task)}"
+    caption = f"Share read of what guessing misses against {lowered(task)}"
     table = grids.filled(
         caption,
         [

@@ -115,7 +115,7 @@ def verdict_section(result: AuditResult) -> Section:
     """Return the verdict on every configuration."""
     about = result.audit.about
     both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
-    larger = ". The gap closed is that of these cells or of the label, whichever is larger" if both else ""
+    larger = ". What is read is that of these cells or of the label, whichever is more" if both else ""
     table = grids.filled(
         f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}{larger}",
         [

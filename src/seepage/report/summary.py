@@ -32,12 +32,13 @@ _COLUMNS = 3
 _ALWAYS_RIGHT = "baseline always right"
 NOT_TRIED = "not tried"
 READING = (
-    "The gap closed is (read - best baseline) / (1 - best baseline): 0% is an informed guess, 100% is certainty. Whole "
-    "records read: at least one whole record that no baseline gets, or one that is proved. Mostly read: at least half "
-    "of the gap is shown to be closed. Gain shown: more is shown to be read than guessing gets. Little read: at most a "
-    "fifth of the gap is not excluded. Not decided: none of these is shown. Incomplete: little was found, but a "
-    "default attack or its positive control is missing. The intervals assume nothing about how units differ, so few "
-    "units give wide ones. These are the attacks that were run; a better one may exist."
+    "What guessing misses is 1 - best baseline, and of it (read - best baseline) is read: 0% is an informed guess, "
+    "100% is certainty. Whole records read: at least one whole record that no baseline gets, or one that is proved. "
+    "Mostly read: at least half of what guessing misses is shown to be read. Gain shown: more is shown to be read "
+    "than guessing gets. Little read: at most a fifth of what guessing misses is not excluded. Not decided: none of "
+    "these is shown. Incomplete: little was found, but a default attack or its positive control is missing. The "
+    "intervals assume nothing about how units differ, so few units give wide ones. These are the attacks that were "
+    "run; a better one may exist."
 )
 # What a baseline knows, where that is more than marginals.
 _KNOWS = {"cross_tables": "knowing only the published cross tables gives"}

@@ -143,11 +143,7 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
 def _is_shown(facts: Facts, at: Where) -> bool:
     """Return whether the rows of a configuration show that more is read than guessing gets."""
     score = strongest_row(facts.rows, at.batch_size, at.defense)
-    if score is None:
-        return False
-    own = pick(facts.rows, batch_size=at.batch_size, defense=at.defense, attack=score.attack, column=None)
-    by_metric = {row.metric: row for row in own}
-    return verdict(score, by_metric.get("exact_match"), (), by_metric.get("certified")).tier in SHOWN
+    return score is not None and _tier_of(facts.rows, score) in SHOWN
 
 
 def _by_place(gaps: Sequence[Gap], size: str) -> str:
@@ -311,17 +307,21 @@ def open_gap(rows: Sequence[ResultRow], batch_size: int | None, defense: str) ->
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None
-    own = [row for row in rows if (row.batch_size, row.defense, row.attack) == (batch_size, defense, score.attack)]
-    beside = {row.metric: row for row in own if row.column is None}
-    decided = verdict(score, beside.get("exact_match"), (), beside.get("certified")).tier != UNDECIDED
-    return None if decided else _doubt(score)
+    return _doubt(score) if _tier_of(rows, score) == UNDECIDED else None
+
+
+def _tier_of(rows: Sequence[ResultRow], score: ResultRow) -> str:
+    """Return the verdict by the figures of an attack alone, whatever findings say."""
+    own = pick(rows, batch_size=score.batch_size, defense=score.defense, attack=score.attack, column=None)
+    by_metric = {row.metric: row for row in own}
+    return verdict(score, by_metric.get("exact_match"), (), by_metric.get("certified")).tier
 
 
 def _doubt(row: ResultRow) -> str | None:
     rated = verdict(row)
     if rated.tier != UNDECIDED or rated.low is None or rated.high is None:
         return None
-    return f"{share(max(0.0, rated.low))} to {share(rated.high)} of the gap closed"
+    return f"{share(max(0.0, rated.low))} to {share(rated.high)} of what guessing misses is read"
 
 
 @check("SEEP007", "warning", "Few repetitions")
