@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -133,7 +134,12 @@ def _verdict(said: str) -> str:
     """Return the verdict and its first sentence, which follow the title; the last line where there is none."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     titles = [i for i, line in enumerate(lines) if line.startswith("Audit of ")]
-    return ": ".join(lines[titles[-1] + 1 : titles[-1] + 3]) if titles else (lines or [""])[-1]
+    verdicts = [i for i, line in enumerate(lines) if titles and i > titles[-1] and line.isupper()]
+    if not verdicts:
+        return (lines or [""])[-1]
+    # Sentences are broken at the width of the screen.
+    sentences = re.split(r"(?<=[.;]) ", " ".join(lines[verdicts[0] + 1 :]))
+    return f"{lines[verdicts[0]]}: {sentences[0]}"
 
 
 def main(show: Callable[[str], None] = print) -> None:

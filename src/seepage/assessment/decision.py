@@ -274,7 +274,7 @@ def least_mean_of_all(values: NDArray[np.float64], total: int, *, alpha: float =
     Example:
         >>> half = np.tile([0.0, 1.0], 40)[:, None]
         >>> least_mean_of_all(half, 125).round(2), least_mean_of_all(half, 80).round(2)
-        (array([0.37]), array([0.5]))
+        (array([0.38]), array([0.5]))
     """
     threshold, bets = _threshold(alpha), _BETS[:, None, None]
     before = np.cumsum(values, axis=0) - values
