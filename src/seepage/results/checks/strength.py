@@ -19,7 +19,7 @@ from seepage.results.checks.facts import (
     in_words,
 )
 from seepage.results.checks.finding import Severity, Where, few, few_of, place, share, where_of
-from seepage.results.verdict import SHOWN, UNDECIDED, pick, settings, strongest_row, verdict
+from seepage.results.verdict import SHOWN, UNDECIDED, UNDEFENDED, pick, settings, strongest_row, verdict
 from seepage.run.limits import by_units
 from seepage.run.runner import Run
 from seepage.text import capitalised, how_many, listed, points
@@ -142,7 +142,7 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
 
 def _is_shown(facts: Facts, at: Where) -> bool:
     """Return whether the rows of a configuration show that more is read than guessing gets."""
-    score = strongest_row(facts.rows, at.batch_size, at.defense)
+    score = strongest_row(facts.rows, at.batch_size, at.defense or UNDEFENDED)
     return score is not None and _tier_of(facts.rows, score) in SHOWN
 
 
