@@ -250,6 +250,9 @@ def _advice_lines(result: AuditResult, width: int) -> list[RenderableType]:
     if steps := what_to_do(result):
         lines += [Text("What to do", style="bold"), *map(Paragraph, steps.sentences)]
         for words, command in steps.commands:
+            if len(line := f"{words}: {command}") <= width - 2:
+                lines.append(Text(f"  {line}", no_wrap=True, overflow="ignore"))
+                continue
             lines.append(Paragraph(f"{words}:"))
             # What is pasted is broken where a shell goes on, never by the terminal's width.
             lines += [Text(f"  {line}", no_wrap=True, overflow="ignore") for line in in_lines(command, width - 2)]

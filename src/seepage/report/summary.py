@@ -199,7 +199,7 @@ def _nothing_to_add(result: AuditResult) -> list[str]:
             places.setdefault(run.label, []).append(result.label(at))
     provers = result.audit.yields
     return [
-        f"{clean(name)} was left out ({listed(where)}): {clean(provers[name])} proved every record there."
+        f"{clean(name)} was not needed ({listed(where)}): {clean(provers[name])} proved every record."
         for name, where in places.items()
     ]
 

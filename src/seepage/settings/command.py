@@ -23,7 +23,7 @@ def given_options(spec: Spec, leave_out: Collection[str] = ()) -> str:
     """Return the command line options that set the fields of a spec, without tables and limits.
 
     Args:
-        spec: spec, of which the fields that were given count.
+        spec: spec, of which the fields that were given count, if they differ from their defaults.
         leave_out: names of further fields that are left out.
 
     Example:
@@ -35,6 +35,9 @@ def given_options(spec: Spec, leave_out: Collection[str] = ()) -> str:
     for name, spec_field in fields_of(type(spec)).items():
         value, flag = getattr(spec, name), spec_field.flag
         if name not in spec.model_fields_set or name in {*_GIVEN_ELSEWHERE, *leave_out} or value is None:
+            continue
+        # What is swept has defaults that follow from fields which may be left out here.
+        if not spec_field.option.swept and spec.is_usual(name):
             continue
         if isinstance(value, bool):
             texts.append(flag if value else f"--no-{flag[2:]}")
