@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.decision import ALPHA, least_mean, least_mean_of_all
+from seepage.assessment.decision import ALPHA
 from seepage.assessment.intervals import Estimate, PerVictim, betting, sample_of
 
 # Error probability of each bound of a baseline's mean; that of the attack's is what is left.
@@ -143,12 +143,10 @@ def _by_proofs(proofs: Proofs, total: int | None) -> float:
     closed = (proofs.proved[known].detach().double().cpu() - baseline).clamp_min(0)
     # Of a victim that a baseline gets whole there is nothing left to close.
     shares = torch.where(baseline < 1, closed / (1 - baseline).clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-    alpha, column = _OF_PROOFS * OF_ATTACK, shares[:, None].numpy()
     if not len(shares):
         return 0.0
-    if total is not None and bool(known.all()):
-        return float(least_mean_of_all(column, total, alpha=alpha)[0])
-    return float(least_mean(column, alpha=alpha)[0])
+    sample = sample_of(shares, total if bool(known.all()) else None)
+    return betting({sample}, _OF_PROOFS * OF_ATTACK)[sample][0]
 
 
 def _valid(values: Float[Tensor, " value"]) -> Float[Tensor, " valid"]:

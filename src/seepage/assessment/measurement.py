@@ -101,6 +101,11 @@ def estimates(figures: Sequence[Measurement], level: float = 0.95) -> list[Estim
     ]
 
 
+def drawn_from(figures: Sequence[Measurement], total: int | None) -> list[Measurement]:
+    """Return figures of units that were drawn from ``total`` without replacement; None for independent units."""
+    return [replace(figure, total=total) for figure in figures]
+
+
 def joined_figures(units: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """Return the figures of units that were measured one after the other; NaN where a unit lacks a figure.
 

@@ -17,7 +17,7 @@ from seepage.assessment import Estimate, Lift, Measurement
 from seepage.assessment.gain import Reference, References, pooled
 from seepage.assessment.intervals import over_trainings, with_student
 from seepage.assessment.lifts import lifts
-from seepage.assessment.measurement import estimates
+from seepage.assessment.measurement import drawn_from, estimates
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.assessment.task import is_beside, rows_behind
 from seepage.errors import BadInputError, FieldError
@@ -78,7 +78,7 @@ def rows_of(
     for configuration in audit.configurations:
         total = audit.batches(configuration)
         here = [
-            replace(run, measured=[replace(measured, total=total) for measured in run.measured])
+            replace(run, measured=drawn_from(run.measured, total))
             for run in runs
             if run.configuration == configuration and not run.nothing_to_add
         ]

@@ -12,6 +12,7 @@ from typing import Any
 from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.lifts import PROVED_CELLS
+from seepage.assessment.measurement import drawn_from
 from seepage.digests import digest_of
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import SideBySide, StoppingRule
@@ -338,7 +339,7 @@ def _measured(
     total = attacked.audit.batches(configuration)
 
     def of(series: Series) -> list[Measurement]:
-        return [replace(measured, total=total) for measured in store.measured(series.key, common, figures)]
+        return drawn_from(store.measured(series.key, common, figures), total)
 
     return of(attacked), {series.part.label: of(series) for series in baselines}
 
