@@ -468,6 +468,8 @@ def _try(
         return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
 
     def advanced(share: float) -> None:
+        if not share:
+            return
         reports.append((clock(), share + (reports[-1][1] if reports else 0.0)))
         if len(reports) > 1:
             enough = min(max(_TRIAL_SECONDS, _TRIAL_SHARE * extrapolated()), _MOST_TRIAL_SECONDS)
@@ -497,7 +499,7 @@ def _try(
 
 
 def tried(audit: Audit, configuration: Configuration, part: PlannedPart) -> None:
-    """Start a part on the first unit, and stop it at its first sign of progress.
+    """Start a part on the first unit, and stop it at its first sign of progress, or before its guess is scored.
 
     Raises:
         BadInputError: the part cannot be run in this configuration. Other errors are left for its job.

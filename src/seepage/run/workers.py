@@ -113,7 +113,9 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
     count, over = len(job.parts) + audit.shared, False
 
     def advanced(share: float) -> None:
-        progress(share / count)
+        # A guess that is made is scored, however late it is.
+        if share:
+            progress(share / count)
 
     if audit.shared:
         # An exposure that took all the time is still attacked once.
@@ -122,9 +124,9 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
     for part in job.parts:
         try:
             if part.kind == "attack" and results:
-                advanced(0.0)
+                progress(0.0)
             useless = over and not any(isinstance(result, Outcome) for result in results)
-            results.append(None if useless else exposure.measure(part, advanced))
+            results.append(None if useless else exposure.measure(part, advanced if part.kind == "attack" else None))
         except TimeOverError:
             over = True
             results.append(None)

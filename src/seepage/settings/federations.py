@@ -68,7 +68,7 @@ class FederationsExposure(Exposure, Generic[A, P]):
         seeds = self._seeds("starts" if is_attack else "baseline")
         sizes = {"victim": len(seeds), "column": len(data.schema.columns)}
         seen, attack = (self.view(), self.knowledge(), seeds), attack_in(audit.setting, part)
-        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes)
+        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress)
         seconds = together / len(seeds)
         true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
         secret = RecordsSecret(*map(torch.stack, true))

@@ -49,13 +49,17 @@ def guessed(
         attack: attack or baseline, ready to use.
         seeds: one seed for each attacked unit of the view.
         sizes: names and lengths of the first and the last axis of the guessed cells; not checked if None.
-        progress: callback that gets the share of the work done, where the attack reports it.
+        progress: callback that gets the share of the work done, where the attack reports it, and 0 once there is a
+            guess: whoever only wants to know whether a part can be run raises then.
 
     Raises:
         BadInputError: what is returned is no guess of this type, or has other sizes.
     """
     more = {"progress": progress} if progress is not None and takes(attack, "progress") else {}
-    return timed(part, kind, lambda: attack(view, knowledge, seeds, **more), sizes)
+    guess, seconds = timed(part, kind, lambda: attack(view, knowledge, seeds, **more), sizes)
+    if progress is not None:
+        progress(0.0)
+    return guess, seconds
 
 
 def timed(

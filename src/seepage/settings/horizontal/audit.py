@@ -446,7 +446,7 @@ class HorizontalExposure(Exposure):
             attack = cast("Attack", OverRounds(attack))
         sizes = {"victim": len(seeds), "column": len(schema.columns)}
         seen = (self.transcript.view, self.knowledge if is_attack else self.plainly, seeds)
-        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress if is_attack else None)
+        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress)
         seconds, secret = together / len(seeds), self.transcript.secret
         shown = None
         if guess.certified is not None and self.knowledge.defense.name == "none" and not audit.swapped:
