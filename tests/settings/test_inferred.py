@@ -72,6 +72,26 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
         assert "blanks trimmed around 1 name of columns" in said
 
 
+def test_where_no_column_is_in_doubt_there_is_no_table_of_columns(tmp_path: Path) -> None:
+    rows = range(300)
+    table = {
+        "weight": [row * 7 % 97 / 10 for row in rows],
+        "smoker": ["yes" if row % 2 else "no" for row in rows],
+        "ill": ["yes" if row // 2 % 2 else "no" for row in rows],
+    }
+    pd.DataFrame(table).to_csv(tmp_path / "people.csv", index=False)
+    inferred = infer(tmp_path / "people.csv", "ill", Policy(sensitive=("smoker",)))
+    said = {}
+    for all_columns in (False, True):
+        text = io.StringIO()
+        show_inferred(Console(file=text, width=80), inferred, all_columns)
+        said[all_columns] = text.getvalue()
+    assert len(said[False].splitlines()) <= 4
+    assert "2 discrete, 1 continuous; 3 encoded columns" in said[False]
+    assert "target ill; sensitive: smoker. Write it down with seepage schema" in " ".join(said[False].split())
+    assert "because" in said[True]
+
+
 @pytest.mark.long
 def test_a_target_of_numbers_grants_its_labels_and_says_so(tmp_path: Path) -> None:
     rows = range(60)

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from seepage.tabular.policy import GUESSED
-from seepage.text import clean, how_many
+from seepage.text import clean, how_many, listed
 
 if TYPE_CHECKING:
     from seepage.errors import Remedy
@@ -79,6 +79,8 @@ def make_console(stderr: bool = False, width: int = _PLAIN_WIDTH) -> Console:
 _COLUMNS = 40
 # Rank of columns that nobody needs to look at.
 _OTHERS = 4
+# Sensitive columns that are named where no column is in doubt.
+_NAMED = 6
 # Largest number of characters of a note.
 _WIDE = 400
 
@@ -93,7 +95,8 @@ def show_inferred(
     """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
 
     To look at are the target, sensitive columns, those left out, and those whose kind was guessed or decided near a
-    threshold. ``wording`` words the choice that would change a guess.
+    threshold; where no column is of the last two kinds, two lines say it all. ``wording`` words the choice that would
+    change a guess.
     """
     target = inferred.schema.target.name
     sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
@@ -105,6 +108,20 @@ def show_inferred(
 
     ranked = sorted(inferred.columns, key=rank)
     first = sum(rank(column) < _OTHERS for column in ranked)
+    title = (
+        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; "
+        f"{how_many(inferred.schema.width, 'encoded column')}"
+    )
+    clear = not any(column.taken == "left out" or column.near or column.is_guess for column in ranked)
+    if clear and not all_columns:
+        named = [f"target {clean(target, 32)}"]
+        if sensitive:
+            names = [clean(name, 32) for name in sorted(sensitive)]
+            several = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+            named.append(f"sensitive: {listed(names[:_NAMED] + several)}")
+        notes = [clean(note, _WIDE) for note in inferred.notes]
+        console.print(Paragraph(" ".join([f"{title}; {'; '.join(named)}.", *notes, advice]), indent=0))
+        return
     # All that was guessed is shown, however much it is.
     shown = ranked[: max(first, _COLUMNS) if all_columns else first]
     rows = []
@@ -113,17 +130,13 @@ def show_inferred(
         style = "yellow" if column.taken == "left out" or column.near or column.is_guess else ""
         line = clean(column.line(wording), _WIDE)
         rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(line)))
-    title = (
-        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; "
-        f"{how_many(inferred.schema.width, 'encoded column')}"
-    )
     console.print(make_table(title, ("column", "taken as", "because"), rows))
     if rest := ranked[len(shown) :]:
         console.print(Text(f"  ... and {how_many(len(rest), 'more column')}: {_counts(rest)}."))
-    listed = all(column.taken != "left out" for column in rest)
+    all_named = all(column.taken != "left out" for column in rest)
     for note in inferred.notes:
         # Which columns are left out, and what was guessed, the table says.
-        if not (listed and note.startswith("columns left out")) and not note.startswith(GUESSED):
+        if not (all_named and note.startswith("columns left out")) and not note.startswith(GUESSED):
             console.print(Text(f"  {clean(note, _WIDE)}"))
     console.print(Text(f"  {advice}\n", "dim"))
 
