@@ -85,6 +85,17 @@ def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
         assert "(--repetitions) before changing anything" in words
 
 
+def test_where_nothing_is_decided_more_units_come_before_any_change() -> None:
+    wide = {"lift_low": -0.05, "lift_high": 0.48, "lift_std": 0.4}
+    rows = [replace(row(name, 0.8), **wide) for name in ("none", "gloves", "thick")]
+    words = said(rows)
+    assert words.startswith("No verdict yet")
+    assert "little or much may be read. Audit more" in words
+    assert "(--repetitions) before changing anything" in words
+    # One configuration that is decided, and reads much: the others are no reason to wait.
+    assert said([row("none", 0.99), *rows[1:]]).startswith("Nothing that was audited keeps")
+
+
 def test_without_a_defense_the_next_step_is_one() -> None:
     words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.99)])).sentences
     assert words[0].startswith("No defense was audited: add one with --defense")

@@ -211,13 +211,18 @@ def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
 
 
 def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
-    """Return what is missing where a configuration may leave little, but nothing shows it yet; else None."""
+    """Return what is missing where a configuration may leave little, but nothing shows it yet; else None.
+
+    Where nothing is decided at all, any may.
+    """
     unclear = [
         record
         for record in attacked
         if record["closed"] is not None and record["closed"] < ENOUGH and record["tier"] in (*UNKNOWN, LITTLE)
     ]
     spec = result.audit.spec
+    if not unclear and not result.not_reached and all(record["tier"] in UNKNOWN for record in attacked):
+        unclear = [record for record in attacked if record["closed"] is not None]
     if not unclear:
         waiting = listed(result.not_reached_in_words)
         was = "it was" if len(result.not_reached) == 1 else "they were"
@@ -233,7 +238,8 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         return f"{yet}: {why}, so that more may be read."
     if (late := ran_out_of_time(result, best)) is not None:
         return f"{yet}: {late}"
-    return f"{yet}: little may be read. Audit {more_units(spec)} before changing anything."
+    share = "little" if best["closed"] < ENOUGH else "little or much"
+    return f"{yet}: {share} may be read. Audit {more_units(spec)} before changing anything."
 
 
 def _of_configuration(result: AuditResult, record: Record) -> str:
