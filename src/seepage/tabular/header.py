@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from seepage.errors import BadInputError
 from seepage.tabular.texts import is_mark, read_written
 
-# Columns and lines that are looked at.
+# Columns and lines that are looked at. What a cell stands for is kept: columns repeat their cells.
 COLUMNS, LINES = 60, 400
 # Cells that show the form of a column.
 _FEWEST = 5
@@ -111,6 +112,7 @@ def _far(listed: Sequence[tuple[float, Sequence[float]]]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def _number(text: str) -> float | None:
     """Return the number or date that a text stands for, None for another text."""
     if not any(sign.isdigit() for sign in text):
