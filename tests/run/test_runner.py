@@ -128,9 +128,9 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
         register(monkeypatch, registry.attacks, name, lambda name=name: spying(name), "horizontal")
     audited(subject, attacks=["one", "two"])
     for size in (2, 3):
-        # A trial of each setting on a group of victims, then the job itself.
+        # Without a sign of progress, the trial of each attack on a group of victims is its job.
         gradients = [*seen["one", size], *seen["two", size]]
-        assert len(gradients) == 4
+        assert len(gradients) == 2
         assert all(torch.equal(g, gradients[0]) for g in gradients)
         assert len(gradients[0]) == 3
 
@@ -463,9 +463,16 @@ class Deadly:
     def __init__(self, killed: bool = True) -> None:
         self.killed, self.spared = killed, os.getpid()
 
-    def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(
+        self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
         if self.killed and os.getpid() != self.spared:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.killed and progress is not None:
+            # Slow enough for its trial to be stopped: one that runs to its end is the measurement.
+            progress(0.001)
+            time.sleep(1.1)
+            progress(0.001)
         return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
 
 
@@ -665,7 +672,7 @@ class Endless(CoinAudit):
                 for _ in range(600 if units.start > 1 else 0):
                     time.sleep(0.1)
                     assert progress is not None
-                    progress(0.0)
+                    progress(0.001)
                 return flips.measure(part, progress)
 
         return Slow()
@@ -687,7 +694,7 @@ def test_a_job_is_given_up_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch
     assert (outcome.status, outcome.failures) == ("left_out", ())
 
 
-def test_a_trial_that_ran_to_its_end_counts_where_time_is_limited() -> None:
+def test_a_trial_that_ran_to_its_end_counts() -> None:
     exposed = list[range]()
 
     class Silent(CoinAudit):
@@ -707,9 +714,12 @@ def test_a_trial_that_ran_to_its_end_counts_where_time_is_limited() -> None:
         # No unit twice.
         assert [units.start for units in exposed] == [*range(len(exposed))] == list(outcome.units)
         assert outcome.status == "left_out"
-    # Where time is not, the trial only tells how long the attack takes.
+    exposed.clear()
     with Store(None) as store:
-        assert not make_plan([audit], store, clock=lambda: now[0]).ready
+        plan = make_plan([audit], store, clock=lambda: now[0])
+        assert [len(plan.ready), len(exposed)] == [1, 1]
+        [[outcome]] = run_audits([audit], store, plan=plan)
+    assert [units.start for units in exposed] == [*range(len(exposed))] == list(outcome.units)
 
 
 def test_forecasts_count_messages_and_scores_of_all_units() -> None:

@@ -254,9 +254,9 @@ def make_plan(
     """Try the series with units left to measure, and plan the jobs; ``earlier`` counts units that results show, too.
 
     Attacks with a cheap exposure are started on the first units and stopped soon after their first sign of progress,
-    which gives a forecast of their time; one without a sign runs to its end, which counts where time is limited. Half
-    of that time is for trials, in the order of the jobs; that of the strongest attack is the measurement itself where
-    that fits. Settings with expensive exposures forecast their jobs themselves.
+    which gives a forecast of their time; one without a sign runs to its end, which is its measurement. Where time is
+    limited, half of it is for trials, in the order of the jobs, and that of the strongest attack goes on where it fits.
+    Settings with expensive exposures forecast their jobs themselves.
     """
     begun = clock()
     workers = _workers(audits, slots)
@@ -361,7 +361,7 @@ def _jobs(
             elif ends is not None and (like in alike or clock() >= ends.trials):
                 trial = functools.partial(_expose, all_series[i], alike.get(like, longest.get(label)))
             else:
-                note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
+                note = functools.partial(ready.__setitem__, len(jobs))
                 scoring = len(group) * scored.get(here, 0.0)
                 # Other attacks must not come before this one's other configurations.
                 attacks = [part for part in all_series[i].audit.parts if part.kind == "attack"]
