@@ -14,7 +14,6 @@ from torch import nn
 from seepage import registry
 from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
-from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
 from seepage.captures.captured import Description, load_capture, names_in, read_description
@@ -361,10 +360,10 @@ class FederationAttack:
         total = sum(recovered.number for recovered in attacked) if client_rows is None else client_rows
         knowledge = Knowledge(schema, statistics, total, defense=first.capture.about.known(first.number))
         view = RoundsView(tuple(recovered.capture.view for recovered in attacked), largest)
-        attack = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
+        attack = OverRounds(registry.attacks.of("horizontal").create(self.attack, **(self.options or {})))
         same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
-        if isinstance(attack, Reconstruction) and same and attack.joins(view, knowledge):
-            guess = OverRounds(attack)(view, knowledge, [stream(self.seed, 0, "starts")])
+        if same and attack.together(view, knowledge):
+            guess = attack(view, knowledge, [stream(self.seed, 0, "starts")])
             way = _MATCHED
         else:
             guess = pooled([recovered.guess for recovered in attacked], knowledge)
@@ -376,7 +375,10 @@ class FederationAttack:
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         score = None
         if rows is not None:
-            exposure, audit = RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows), first.attacked.audit
+            exposure, audit = (
+                RecordsExposure(view, knowledge, self.seed, [0], rows, attack=lambda *_: guess),
+                first.attacked.audit,
+            )
             facts = replace(audit.about, settings={})
             score = run_parts(exposure.audit(audit.spec, facts, first.capture.about.defense)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
