@@ -116,8 +116,8 @@ class CapturedAudit(Audit[AttackSpec]):
 class RecordsExposure(Exposure):
     """A captured message of one victim whose records are guessed as a whole: an update, its rounds, tree files.
 
-    ``seed`` is that of baselines, ``starts`` are those of the attack, ``attack`` runs in place of the part's own.
-    ``guess`` is the attack's, once it has run.
+    ``starts`` are the seeds of the attack; those of baselines follow from ``seed`` and the message's place, ``unit``.
+    ``attack`` runs in place of the part's own; ``guess`` is the attack's, once it has run.
     """
 
     view: object
@@ -128,6 +128,7 @@ class RecordsExposure(Exposure):
     setting: str = "horizontal"
     metrics: Sequence[str] = ()
     attack: Callable[..., RecordsGuess] | None = None
+    unit: int = 0
     guess: RecordsGuess | None = None
     further: Callable[[RecordsSecret, RecordsGuess], Sequence[Measurement]] | None = None
 
@@ -141,7 +142,7 @@ class RecordsExposure(Exposure):
             # What only an attacker is granted is no baseline's business.
             (self.view, known if is_attack else replace(known, batch_statistics=None)),
             None if truth is None else RecordsSecret(truth.cells[None], truth.labels[None]),
-            self.starts if is_attack else [stream(self.seed, 0, "baseline")],
+            self.starts if is_attack else [stream(self.seed, self.unit, "baseline")],
             [create(name) for name in self.metrics or registry.metrics.names()],
             attack=self.attack if is_attack else None,
             keep_records=False if is_attack else None,

@@ -51,6 +51,9 @@ _ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
 
 
+Keep = Callable[[str, Recovered], None]  # gets what was read of each update, by its name
+
+
 @dataclass(frozen=True)
 class CapturedFile:
     """A captured update in a folder: path within it without the suffix, and why its description cannot be read."""
@@ -198,9 +201,7 @@ class FederationAttack:
     gate: Gate | None = None
     loss: DeclaredLoss | None = None
 
-    def run(
-        self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
-    ) -> FederationFindings:
+    def run(self, folder: Path, listener: Listener | None = None, keep: Keep | None = None) -> FederationFindings:
         """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
         files = find_captures(folder, self.weights)
         if self.holds is not None:
@@ -221,7 +222,7 @@ class FederationAttack:
             attacked = list[Recovered]()
             for file in own:
                 shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
-                finding, recovered = self._attack_file(file, truths.get(client), shown, keep)
+                finding, recovered = self._attack_file(file, len(updates), truths.get(client), shown, keep)
                 updates.append(finding)
                 if recovered is None:
                     shown.failed(file.name, finding.why)
@@ -246,7 +247,7 @@ class FederationAttack:
         return FederationFindings(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(
-        self, file: CapturedFile, truth: Path | None, listener: Listener, keep: Callable[[str, Recovered], None] | None
+        self, file: CapturedFile, unit: int, truth: Path | None, listener: Listener, keep: Keep | None
     ) -> tuple[UpdateFinding, Recovered | None]:
         """Attack one file; return its finding, and the attacked update or None where the attack failed."""
         done = 0.0
@@ -259,7 +260,7 @@ class FederationAttack:
         try:
             if file.why is not None:
                 raise BadInputError(file.why)
-            recovered = self.update(file.path, self._weights(file), truth, advance, alone=False)
+            recovered = self.update(file.path, self._weights(file), truth, advance, alone=False, unit=unit)
         except CertifiedWrongError:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
@@ -294,11 +295,12 @@ class FederationAttack:
         truth: Path | None = None,
         progress: Progress | None = None,
         alone: bool = True,
+        unit: int = 0,
     ) -> Recovered:
         """Attack one update with the weights of the model that was sent; those of its initialisation if None.
 
         Where it is not ``alone``, ``truth`` may be of other rows, which do not score it, and ``batch_size`` is of
-        updates that do not say it.
+        updates that do not say it. ``unit`` is its place among several, each of which has seeds of its own.
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
@@ -341,6 +343,7 @@ class FederationAttack:
             allow_large=self.allow_large,
             gate=self.gate,
             notes=notes,
+            unit=unit,
         )
 
     def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:

@@ -155,8 +155,9 @@ def recover(
     allow_large: bool = False,
     gate: Gate | None = None,
     notes: Sequence[str] = (),
+    unit: int = 0,
 ) -> Recovered:
-    """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
+    """Attack a captured update in the way in which an audit of the same seed attacks its victim number ``unit``.
 
     Without ``batch_size``, records that the update does not number are counted. The truth scores the guess, in any
     order.
@@ -216,7 +217,8 @@ def recover(
         without_dropout=model.switched_off,
     )
     spec = AttackSpec.of(attacks=(Part(name=attack, options=dict(options or {})),), seed=seed, gate=gate)
-    exposure = RecordsExposure(capture.view, knowledge, seed, [stream(seed, 0, "starts")], truth, attack=read)
+    starts = [stream(seed, unit, "starts")]
+    exposure = RecordsExposure(capture.view, knowledge, seed, starts, truth, attack=read, unit=unit)
     attacked = run_parts(exposure.audit(spec, facts, about.defense, granted), progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
