@@ -1,15 +1,23 @@
-"""Rehearsals of long loops, which take a few steps and extrapolate the time of the others."""
+"""Progress of long work, and rehearsals, which take a few steps of a loop and extrapolate the time of the others."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+Progress = Callable[[float], None]
+"""Callback that gets the share of the work done since the last call."""
+
 # Time after which a loop is left.
 _SECONDS = 0.1
+
+
+def scaled(progress: Progress | None, share: float) -> Progress | None:
+    """Return the function that reports the progress of a part which makes up ``share`` of the whole."""
+    return None if progress is None else lambda done: progress(done * share)
 
 
 class Stopwatch:

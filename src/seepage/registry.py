@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.pace import Progress, scaled
 from seepage.sources import import_part, is_reference
 
 # Side information that attacks may need beyond their view.
@@ -44,6 +45,9 @@ class Traits:
         averages: whether it averages over records alike, as the control of vertical learning needs.
         active: whether it changes the training that it reads, so that a recorded one cannot be attacked.
         shares: whether it estimates the share of a property, beside telling two shares apart.
+        rounds: whether it weighs messages of records that were in different rounds, by its methods ``by_round`` and
+            ``of_rounds``, and none without its option ``observed``.
+        shadow: whether it trains a shadow of the target's bottom model, by its method ``fit_shadow``.
         exact: whether it solves for what it reads, in place of fitting guesses to the message.
         network: registered name of the network that it is made for.
         linear: function from the attack to the networks (``bottom``, ``top``) that must have no hidden layer.
@@ -56,6 +60,8 @@ class Traits:
     averages: bool = False
     active: bool = False
     shares: bool = False
+    rounds: bool = False
+    shadow: bool = False
     exact: bool = False
     network: str | None = None
     linear: Callable[[Any], tuple[str, ...]] | None = None
@@ -76,6 +82,12 @@ def takes(function: Callable[..., object], argument: str) -> bool:
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
+def reporting(attack: Callable[..., object], progress: Progress | None, share: float = 1.0) -> dict[str, Any]:
+    """Return the argument by which an attack reports a share of the work; none where it has no such argument."""
+    report = scaled(progress, share)
+    return {"progress": report} if report is not None and takes(attack, "progress") else {}
+
+
 @runtime_checkable
 class Attack(Protocol):
     """An attack or baseline, called with the view and the knowledge of its setting; its arguments are its attributes.
@@ -90,6 +102,21 @@ class Attack(Protocol):
 
         def __getattr__(self, argument: str, /) -> Any:
             """Return an argument that the attack was made with."""
+
+
+def views_taken(attack: object) -> tuple[type, ...]:
+    """Return the view types in an attack's annotation of ``view``; empty where it has none.
+
+    ``attack`` is a function, a class, or an object of one, whose call is looked at.
+    """
+    if not inspect.isfunction(attack):
+        attack = inspect.getattr_static(attack if isinstance(attack, type) else type(attack), "__call__", None)
+    try:
+        hints = get_type_hints(attack) if inspect.isfunction(attack) else {}
+    except NameError:
+        # Annotations of a user's class may name what only type checkers import.
+        hints = {}
+    return tuple(dict.fromkeys(_classes(hints.get("view"))))
 
 
 def argument(attack: object, name: str, otherwise: object = None) -> Any:
@@ -141,14 +168,7 @@ class Entry(Generic[T_co]):
         factory_type: object = self.factory
         if inspect.isfunction(factory_type):
             factory_type = get_type_hints(factory_type).get("return")
-        call = inspect.getattr_static(factory_type, "__call__", None) if isinstance(factory_type, type) else None
-        call = self._callable if inspect.isfunction(self._callable) else call
-        try:
-            hints = get_type_hints(call) if inspect.isfunction(call) else {}
-        except NameError:
-            # Annotations of a user's class may name what only type checkers import.
-            hints = {}
-        return tuple(dict.fromkeys(_classes(hints.get("view"))))
+        return views_taken(self._callable if inspect.isfunction(self._callable) else factory_type)
 
     @property
     def _docstring(self) -> str:

@@ -275,6 +275,20 @@ def test_restarts_that_agree_are_an_estimate(folder: Path, tmp_path: Path) -> No
     assert (found.outcome, found.proved_records, found.estimated_records) == ("estimated", 0, 1)
 
 
+def test_each_update_of_a_folder_is_attacked_from_starts_of_its_own(tmp_path: Path) -> None:
+    module, read = nn3(DATA.schema, seed=0).module, dict[str, Recovered]()
+    save_file(dict(module.state_dict()), tmp_path / "model.safetensors")
+    for client in ("a", "b"):
+        about = description(0, module, batch_size=1, client=client)
+        save_capture(tmp_path / f"client-{client}.safetensors", gradient(module, slice(0, 1)), about)
+    attack = FederationAttack("nn3", DATA.schema, "dlg", {"iterations": 1})
+    attack.run(tmp_path, keep=read.__setitem__)
+    alone = attack.update(tmp_path / "client-a.safetensors", tmp_path / "model.safetensors")
+    first, second = read["client-a"].guess.cells, read["client-b"].guess.cells
+    assert torch.allclose(first, alone.guess.cells)
+    assert not torch.allclose(first, second)
+
+
 def test_rounds_of_the_same_batch_are_matched_together(tmp_path: Path) -> None:
     for round in (1, 2):
         module = nn3(DATA.schema, seed=round).module

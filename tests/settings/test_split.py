@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -11,14 +11,14 @@ from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.report.accumulated import _else
 from seepage.run.store import Store
-from seepage.settings.guessing import guessed, timed
+from seepage.settings.guessing import check_guess
 from seepage.settings.part import Part
-from seepage.settings.setting import PlannedPart
 from seepage.settings.split.audit import DELTA, AttackedTraining, SplitAudit, default_private
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.units import UnitsExposure
 from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.labels import LabelGuess
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 from tests.attacks.split.test_exact import table
 from tests.audits import measured
@@ -214,9 +214,52 @@ def test_each_training_is_attacked_with_a_seed_of_its_own() -> None:
     assert given[:2] == given[2:]
 
 
-def test_what_an_attack_returns_is_checked_where_messages_were_captured_too() -> None:
-    part = PlannedPart(Part(name="mine"), "attack")
-    with pytest.raises(BadInputError, match="returned an object of type str"):
-        guessed(part, CutGuess, lambda *_: "nothing", None, None, [0])
-    with pytest.raises(BadInputError, match=r"expected float64 of shape .* = \(1, records, 3\)"):
-        timed(part, RecordsGuess, lambda: RecordsGuess(torch.zeros(1, 4, 2).double()), {"victim": 1, "column": 3})
+@pytest.mark.parametrize(
+    ("guess", "kind", "shape", "said"),
+    [
+        ("nothing", CutGuess, {}, "returned an object of type str"),
+        (
+            RecordsGuess(torch.zeros(1, 4, 2).double()),
+            RecordsGuess,
+            {"victim": 1, "record": None, "column": 3},
+            r"cells of shape \(1, 4, 2\) .* \(victim, record, column\) = \(1, records, 3\); decode",
+        ),
+        (
+            CutGuess(torch.zeros(4, 2).double(), torch.zeros(4)),
+            CutGuess,
+            {"record": 5, "private column": 2},
+            r"\(record, private column\) = \(5, 2\)",
+        ),
+        (
+            LabelGuess(torch.zeros(1, 4).double()),
+            LabelGuess,
+            {"training": 1, "record": 5},
+            r"labels of shape \(1, 4\) .* = \(1, 5\); one a record",
+        ),
+        (
+            LabelGuess(torch.zeros(1, 5).long()),
+            LabelGuess,
+            {"training": 1, "record": 5},
+            r"type torch.int64, expected float64",
+        ),
+    ],
+)
+def test_what_an_attack_returns_is_checked(guess: object, kind: type, shape: dict[str, int | None], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        check_guess(Part(name="mine"), guess, kind, shape)
+
+
+def test_an_attack_reports_its_work_on_each_training_and_each_guess() -> None:
+    def working(
+        view: CutView, knowledge: CutKnowledge, seeds: Sequence[int], progress: Callable[[float], None]
+    ) -> CutGuess:
+        for _ in range(4):
+            progress(0.25)
+        return Posterior(observed=False)(view, knowledge)
+
+    small = {"epochs": 1, "attacked_records": 20, "exposures": 1, "control": False}
+    audit = SplitAudit(SplitSpec.of(attacks=[working], repetitions=2, **small), DATA)
+    [part] = [part for part in audit.parts if part.kind == "attack"]
+    reported = list[float]()
+    audit.expose(audit.configurations[0], range(2)).measure(part, reported.append)
+    assert reported == 2 * [*4 * [0.125], 0.0]

@@ -18,8 +18,8 @@ from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, guessed, timed
-from seepage.settings.outcomes import records_outcome
+from seepage.settings.guessing import measure
+from seepage.settings.outcomes import attacked_records
 from seepage.settings.part import NONE, Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.settings.threat_model import Deployment, mechanisms
@@ -114,37 +114,47 @@ class CapturedAudit(Audit[AttackSpec]):
 
 @dataclass
 class RecordsExposure(Exposure):
-    """A captured message of one victim whose records are guessed as a whole: an update, its rounds, tree files."""
+    """A captured message of one victim whose records are guessed as a whole: an update, its rounds, tree files.
+
+    ``starts`` are the seeds of the attack; those of baselines follow from ``seed`` and the message's place, ``unit``.
+    ``attack`` runs in place of the part's own; ``guess`` is the attack's, once it has run.
+    """
 
     view: object
     knowledge: Knowledge
     seed: int
-    attack: Callable[[Progress | None], RecordsGuess]
+    starts: Sequence[int]
     truth: Table | None = None
     setting: str = "horizontal"
     metrics: Sequence[str] = ()
+    attack: Callable[..., RecordsGuess] | None = None
+    unit: int = 0
     guess: RecordsGuess | None = None
     further: Callable[[RecordsSecret, RecordsGuess], Sequence[Measurement]] | None = None
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run the attack or a baseline, and score its guess where the truth is known."""
-        knowledge, schema = self.knowledge, self.knowledge.schema
-        sizes = {"victim": 1, "column": len(schema.columns)}
-        if part.kind == "attack":
-            guess, seconds = timed(part, RecordsGuess, lambda: self.attack(progress), sizes)
-            self.guess = guess
-        else:
+        is_attack, known, truth = part.kind == "attack", self.knowledge, self.truth
+        records = attacked_records(
+            self.setting,
+            known.statistics,
+            known.schema,
             # What only an attacker is granted is no baseline's business.
-            plainly, seeds = replace(knowledge, batch_statistics=None), [stream(self.seed, 0, "baseline")]
-            baseline = attack_in(self.setting, part)
-            guess, seconds = guessed(part, RecordsGuess, baseline, self.view, plainly, seeds, sizes)
-        if self.truth is None:
-            return Outcome([], seconds)
-        statistics, keep = knowledge.statistics, False if part.kind == "attack" else None
-        secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
-        metrics = [create(name) for name in self.metrics or registry.metrics.names()]
-        further = [] if self.further is None else self.further(secret, guess)
-        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=further)
+            (self.view, known if is_attack else replace(known, batch_statistics=None)),
+            None if truth is None else RecordsSecret(truth.cells[None], truth.labels[None]),
+            self.starts if is_attack else [stream(self.seed, self.unit, "baseline")],
+            [create(name) for name in self.metrics or registry.metrics.names()],
+            attack=self.attack if is_attack else None,
+            keep_records=False if is_attack else None,
+            further=self.further,
+        )
+
+        def score(guess: RecordsGuess) -> Outcome:
+            if is_attack:
+                self.guess = guess
+            return records.score(guess)
+
+        return measure(part, replace(records, score=score), progress)
 
     def audit(
         self,

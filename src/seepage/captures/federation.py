@@ -14,7 +14,6 @@ from torch import nn
 from seepage import registry
 from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
-from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
 from seepage.captures.captured import Description, load_capture, names_in, read_description
@@ -50,6 +49,9 @@ _MATCHED = "all rounds matched together, as of the same records"
 _OF_PATHS = set("/\\\0")
 _ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
+
+
+Keep = Callable[[str, Recovered], None]  # gets what was read of each update, by its name
 
 
 @dataclass(frozen=True)
@@ -199,9 +201,7 @@ class FederationAttack:
     gate: Gate | None = None
     loss: DeclaredLoss | None = None
 
-    def run(
-        self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
-    ) -> FederationFindings:
+    def run(self, folder: Path, listener: Listener | None = None, keep: Keep | None = None) -> FederationFindings:
         """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
         files = find_captures(folder, self.weights)
         if self.holds is not None:
@@ -222,7 +222,7 @@ class FederationAttack:
             attacked = list[Recovered]()
             for file in own:
                 shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
-                finding, recovered = self._attack_file(file, truths.get(client), shown, keep)
+                finding, recovered = self._attack_file(file, len(updates), truths.get(client), shown, keep)
                 updates.append(finding)
                 if recovered is None:
                     shown.failed(file.name, finding.why)
@@ -247,7 +247,7 @@ class FederationAttack:
         return FederationFindings(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(
-        self, file: CapturedFile, truth: Path | None, listener: Listener, keep: Callable[[str, Recovered], None] | None
+        self, file: CapturedFile, unit: int, truth: Path | None, listener: Listener, keep: Keep | None
     ) -> tuple[UpdateFinding, Recovered | None]:
         """Attack one file; return its finding, and the attacked update or None where the attack failed."""
         done = 0.0
@@ -260,7 +260,7 @@ class FederationAttack:
         try:
             if file.why is not None:
                 raise BadInputError(file.why)
-            recovered = self.update(file.path, self._weights(file), truth, advance, alone=False)
+            recovered = self.update(file.path, self._weights(file), truth, advance, alone=False, unit=unit)
         except CertifiedWrongError:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
@@ -295,11 +295,12 @@ class FederationAttack:
         truth: Path | None = None,
         progress: Progress | None = None,
         alone: bool = True,
+        unit: int = 0,
     ) -> Recovered:
         """Attack one update with the weights of the model that was sent; those of its initialisation if None.
 
         Where it is not ``alone``, ``truth`` may be of other rows, which do not score it, and ``batch_size`` is of
-        updates that do not say it.
+        updates that do not say it. ``unit`` is its place among several, each of which has seeds of its own.
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
@@ -342,6 +343,7 @@ class FederationAttack:
             allow_large=self.allow_large,
             gate=self.gate,
             notes=notes,
+            unit=unit,
         )
 
     def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
@@ -361,10 +363,10 @@ class FederationAttack:
         total = sum(recovered.number for recovered in attacked) if client_rows is None else client_rows
         knowledge = Knowledge(schema, statistics, total, defense=first.capture.about.known(first.number))
         view = RoundsView(tuple(recovered.capture.view for recovered in attacked), largest)
-        attack = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
+        attack = OverRounds(registry.attacks.of("horizontal").create(self.attack, **(self.options or {})))
         same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
-        if isinstance(attack, Reconstruction) and same and attack.joins(view, knowledge):
-            guess = OverRounds(attack)(view, knowledge, [stream(self.seed, 0, "starts")])
+        if same and attack.together(view, knowledge):
+            guess = attack(view, knowledge, [stream(self.seed, 0, "starts")])
             way = _MATCHED
         else:
             guess = pooled([recovered.guess for recovered in attacked], knowledge)
@@ -376,7 +378,10 @@ class FederationAttack:
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         score = None
         if rows is not None:
-            exposure, audit = RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows), first.attacked.audit
+            exposure, audit = (
+                RecordsExposure(view, knowledge, self.seed, [0], rows, attack=lambda *_: guess),
+                first.attacked.audit,
+            )
             facts = replace(audit.about, settings={})
             score = run_parts(exposure.audit(audit.spec, facts, first.capture.about.defense)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import check_out, make_folder, write_whole
 from seepage.models.model import Model
 from seepage.models.wrapping import returns_chances
+from seepage.registry import reporting
 from seepage.results.rows import as_json
 from seepage.seeds import stream
 from seepage.settings.part import Part
@@ -155,8 +155,9 @@ def recover(
     allow_large: bool = False,
     gate: Gate | None = None,
     notes: Sequence[str] = (),
+    unit: int = 0,
 ) -> Recovered:
-    """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
+    """Attack a captured update in the way in which an audit of the same seed attacks its victim number ``unit``.
 
     Without ``batch_size``, records that the update does not number are counted. The truth scores the guess, in any
     order.
@@ -175,13 +176,10 @@ def recover(
             Remedy("allow_large", True),
             ".",
         )
-    # An attack that another package adds may have no progress to report.
-    reports = "progress" in inspect.signature(method).parameters
     doubt = coarse(about, model)
 
-    def read(progress: Progress | None) -> RecordsGuess:
-        listening = {"progress": progress} if reports and progress is not None else {}
-        guess = method(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
+    def read(*seen: object, progress: Progress | None = None) -> RecordsGuess:
+        guess = method(*seen, **reporting(method, progress))
         if guess.proofs is None or doubt is None:
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
@@ -219,7 +217,8 @@ def recover(
         without_dropout=model.switched_off,
     )
     spec = AttackSpec.of(attacks=(Part(name=attack, options=dict(options or {})),), seed=seed, gate=gate)
-    exposure = RecordsExposure(capture.view, knowledge, seed, read, truth)
+    starts = [stream(seed, unit, "starts")]
+    exposure = RecordsExposure(capture.view, knowledge, seed, starts, truth, attack=read, unit=unit)
     attacked = run_parts(exposure.audit(spec, facts, about.defense, granted), progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None

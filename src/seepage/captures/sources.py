@@ -16,8 +16,7 @@ import torch
 from seepage import registry
 from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
-from seepage.attacks.trees.timberstrike import TimberStrike
-from seepage.captures.audit import Attacked, ReadRecords, RecordsExposure, run_parts
+from seepage.captures.audit import ReadRecords, RecordsExposure, run_parts
 from seepage.captures.captured import read_description
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import FILES, Recovered, check_new, write_recovered
@@ -37,6 +36,7 @@ from seepage.settings.trees.audit import METRICS, TREES_SCALES
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
+from seepage.text import clean
 from seepage.wire.forest import Forest, read_forest
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
@@ -46,32 +46,8 @@ _MOST_BYTES = 2**30
 SUFFIX = ".json"
 # Weights of a file that was grown with this recipe add up within this share.
 _RECIPE = 1e-3
-
-
-@dataclass(frozen=True)
-class ReadTrees:
-    """The results of the attacks on a client's tree files.
-
-    ``leaves`` has the number of rows of each class in every leaf of the first tree, where it is known, and
-    ``recovered`` the sums of second derivatives of every node of each tree.
-    """
-
-    attacked: Attacked
-    records: int
-    leaves: tuple[tuple[int, ...], ...]
-    values: Mapping[str, tuple[float, ...]]
-    recovered: tuple[tuple[float, ...], ...]
-    guess: RecordsGuess
-
-    def to_plain(self) -> dict[str, Json]:
-        """Return all results but the records as JSON values; an unknown sum is None."""
-        hessians: list[Json] = [[None if value != value else value for value in sums] for sums in self.recovered]
-        return {
-            "records": self.records,
-            "leaf_counts": [list(counts) for counts in self.leaves],
-            "thresholds": {name: list(values) for name, values in self.values.items()},
-            "sum_hessian": hessians,
-        }
+# Thresholds of a column that are shown at most.
+_SHOWN = 4
 
 
 def is_tree_file(path: Path) -> bool:
@@ -118,8 +94,12 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
 
 def read_trees(
     message: FileMessage, schema: Schema, statistics: Statistics, truth: Table | None, spec: AttackSpec
-) -> ReadTrees:
-    """Attack the tree files of a client, the first of which was grown from the base score."""
+) -> tuple[ReadRecords, RecordsGuess]:
+    """Attack the tree files of a client, the first of which was grown from the base score.
+
+    The figures are the number of rows of each class in every leaf of the first tree, where it is known, thresholds by
+    column, and the sums of second derivatives of every node of each tree, None where unknown.
+    """
     regularisation, learning_rate, seed = spec.regularisation, spec.learning_rate, spec.seed
     classes = schema.target.width if isinstance(schema.target, Discrete) else None
     if classes != message.forest.labels:
@@ -139,9 +119,7 @@ def read_trees(
     assert sums is not None
     leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
     exact = np.isfinite(leaves).all()
-    exposure = RecordsExposure(
-        view, knowledge, seed, lambda _: TimberStrike()(view, knowledge, [seed]), truth, "trees", METRICS
-    )
+    exposure = RecordsExposure(view, knowledge, seed, [seed], truth, "trees", METRICS)
     if truth is not None and len(truth) != count:
         raise BadInputError(
             f"the truth has {len(truth)} rows, but the trees were grown on {count}; give the rows of the same client."
@@ -164,14 +142,19 @@ def read_trees(
     granted = cast("Mapping[str, Json]", plain(knowledge.describe()))
     attacked = run_parts(exposure.audit(done, facts, knowledge=granted))
     assert exposure.guess is not None
-    return ReadTrees(
-        attacked,
-        count,
-        tuple(tuple(int(value) for value in np.rint(row)) for row in leaves) if exact else (),
-        {name: tuple(values.tolist()) for name, values in listed[0].items()},
-        tuple(tuple(tree.tolist()) for tree in sums[0]),
-        exposure.guess,
-    )
+    counts = [[int(value) for value in np.rint(row)] for row in leaves] if exact else []
+    points = [f"rows of each class in the first tree's {len(counts)} leaves are known exactly"] if counts else []
+    for name, values in listed[0].items():
+        some = ", ".join(f"{value:g}" for value in values[:_SHOWN]) + ", ..." * (len(values) > _SHOWN)
+        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {some}")
+    figures = {
+        "records": count,
+        "leaf_counts": counts,
+        "thresholds": {name: values.tolist() for name, values in listed[0].items()},
+        "sum_hessian": [[None if value != value else value for value in tree.tolist()] for tree in sums[0]],
+    }
+    title = f"{len(sums[0])} trees of a client with {count} rows"
+    return ReadRecords(attacked, title, (), tuple(points), figures), exposure.guess
 
 
 def _check_recipe(message: FileMessage, regularisation: float, learning_rate: float) -> None:
@@ -232,7 +215,7 @@ _SHARED += ("model_seed", "dropout", "gate")
 class CaptureResult:
     """The results of an attack on a capture, with tables to write by the name of their file."""
 
-    findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees | ReadRecords
+    findings: Recovered | FederationFindings | TranscriptFindings | ReadRecords
     tables: Mapping[str, pd.DataFrame]
     certificate: WrittenCertificate | None = None
     incomplete: bool = False
@@ -349,8 +332,8 @@ def _attack_trees(path: Path, spec: AttackSpec, out: Path, listener: Listener) -
     public = Table.read(spec.data, schema, spec.separator, missing=None)
     message = load_tree_files(path, schema.width)
     truth = None if spec.truth is None else Table.read(spec.truth, schema, spec.separator, missing=None)
-    findings = read_trees(message, schema, Statistics.of(public), truth, spec)
-    return CaptureResult(findings, {RECONSTRUCTION: frame_of(schema, findings.guess.cells[0])})
+    findings, guess = read_trees(message, schema, Statistics.of(public), truth, spec)
+    return CaptureResult(findings, {RECONSTRUCTION: frame_of(schema, guess.cells[0])})
 
 
 def _on_updates(spec: AttackSpec) -> FederationAttack:

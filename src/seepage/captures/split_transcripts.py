@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -15,7 +17,6 @@ from torch import Tensor, nn
 from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.columns import shown_figures
-from seepage.attacks.split import Posterior
 from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
@@ -33,10 +34,11 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
+from seepage.registry import Attack, reporting
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, needs_in, timed
+from seepage.settings.guessing import AttackedSecret, attack_in, entry_in
 from seepage.settings.part import Part, as_part
-from seepage.settings.setting import Outcome, PlannedPart
+from seepage.settings.setting import Outcome, PlannedPart, Progress
 from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
 from seepage.sources import is_own
@@ -97,19 +99,27 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
-    def columns(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a guess of the private columns and labels, and keep its answers."""
-        prior = part.part.name == PRIOR
-        attack = Posterior(observed=False) if prior else attack_in(self.setting, part)
-        if part.kind == "baseline":
-            return self._scored(*timed(part, CutGuess, lambda: self._answered(attack, False, self.history)))
-        auxiliary = not prior and "auxiliary" in needs_in(self.setting, part)
-        guess, seconds = timed(part, CutGuess, lambda: self._guess(attack, auxiliary))
+    def columns(self, part: PlannedPart) -> AttackedSecret[CutGuess]:
+        """Return the private columns and labels as a secret, behind the messages of each record."""
+        is_prior, is_baseline = part.part.name == PRIOR, part.kind == "baseline"
+        attack = _prior() if is_prior else attack_in(self.setting, part)
+        in_rounds = is_prior or entry_in(self.setting, part).traits.rounds
+        auxiliary = not is_baseline and "auxiliary" in entry_in(self.setting, part).needs
+        history = self.history if is_baseline else self._used_messages
+        knowledge, seeds = self._knowledge(auxiliary), [stream(self.tables.seed, 0, "starts")]
+        call = partial(self._answered if is_baseline else self._guess, attack, in_rounds)
+        score = self._scored if is_baseline else partial(self._read, part)
+        records = len(self.places)
+        shape = {"record": records, "private column": len(self.training.private)}
+        return AttackedSecret(self.setting, CutGuess, lambda: (history, knowledge), seeds, score, records, shape, call)
+
+    def _read(self, part: PlannedPart, guess: CutGuess) -> Outcome:
+        """Keep an attack's guess, and return its figures with those of its own answers."""
         fits = self._fitting(part.part, guess)
         if fits is not None and guess.ties is not None:
             # Several answers of which none replays the message are no ties.
             guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
-        scored = self._scored(guess, seconds)
+        scored = self._scored(guess)
         self._keep_answers(part, guess)
         if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
             less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
@@ -128,45 +138,54 @@ class SplitTranscriptExposure(TranscriptExposure):
                 frame[f"{column.name} certified"] = cells.tolist()
         self.keep(part, self.places, frame)
 
-    def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
-        """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
-        if not self._used_messages:
-            check_gradient(self._view(0, None, [seen[-1] for seen in self.history.values()], list(self.history)))
-        guess = self._answered(attack, auxiliary, self._used_messages)
-        rest = {place: seen for place, seen in self.history.items() if place not in self._used_messages}
-        if not rest:
-            return guess
-        prior: Callable[..., CutGuess] = Posterior(observed=False)
-        if isinstance(attack, Posterior):
-            prior = replace(attack, observed=False)
-        elif not self.training.weights:
-            prior = registry.baselines.of("split").create("marginals")
-        unread = _unread(guess, self._answered(prior, False, rest))
-        return CutGuess.joined([guess, unread]).take(torch.tensor([*self._used_messages, *rest]).argsort())
-
-    def _answered(self, attack: Callable[..., CutGuess], auxiliary: bool, history: _History) -> CutGuess:
-        """Return an attack's guess of the records of a history, in the order of their positions."""
+    def _knowledge(self, auxiliary: bool) -> CutKnowledge:
+        """Return what the server knows, with auxiliary rows where these are needed or its own columns tell of them."""
         rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         if rows is not None and (auxiliary or self.training.own is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
-        form = self._base.form
-        knowledge = CutKnowledge(self.tables.schema, self.tables.statistics, self._defense, auxiliary_rows, form)
-        seeds = [stream(self.tables.seed, 0, "starts")]
-        if not isinstance(attack, Posterior) or not attack.observed:
+        known = (self.tables.schema, self.tables.statistics, self._defense)
+        return CutKnowledge(*known, auxiliary_rows, self._base.form)
+
+    def _guess(
+        self, attack: Any, in_rounds: bool, history: _History, *given: Any, progress: Progress | None = None
+    ) -> CutGuess:
+        """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
+        if not history:
+            check_gradient(self._view(0, None, [seen[-1] for seen in self.history.values()], list(self.history)))
+        guess = self._answered(attack, in_rounds, history, *given, progress=progress)
+        rest = {place: seen for place, seen in self.history.items() if place not in history}
+        if not rest:
+            return guess
+        by_marginals = not in_rounds and not self.training.weights
+        prior = replace(attack, observed=False) if in_rounds else _prior()
+        if by_marginals:
+            prior = registry.baselines.of("split").create("marginals")
+        unread = _unread(guess, self._answered(prior, not by_marginals, rest, self._knowledge(False), *given[1:]))
+        return CutGuess.joined([guess, unread]).take(torch.tensor([*history, *rest]).argsort())
+
+    def _answered(
+        self, attack: Attack, in_rounds: bool, history: _History, *given: Any, progress: Progress | None = None
+    ) -> CutGuess:
+        """Return an attack's guess of the records of a history, in the order of their positions.
+
+        ``given`` are knowledge and seeds. ``in_rounds`` is whether the attack has the trait ``rounds``.
+        """
+        if not in_rounds or not attack.observed:
             # All other attacks read one message of each record.
             history = _newest(history, 1)
-        if isinstance(attack, Posterior):
+        if in_rounds:
             rounds = self._rounds(history)
-            if attack.by_round(rounds.views[0], knowledge):
-                return attack.of_rounds(rounds, knowledge, seeds)
+            if attack.by_round(rounds.views[0], given[0]):
+                return attack.of_rounds(rounds, *given)
             history = self._together(history)
         guesses, order = [], []
         for kinds, places in self._keyed(history).items():
             # Records whose messages have the same weights and bounds, exchange by exchange.
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
             newest, *earlier = (self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True))
-            guesses.append(attack(replace(newest, earlier=tuple(earlier)), knowledge, seeds))
+            view, share = replace(newest, earlier=tuple(earlier)), len(places) / len(history)
+            guesses.append(attack(view, *given, **reporting(attack, progress, share)))
             order += places
         return CutGuess.joined(guesses).take(torch.tensor(order).argsort())
 
@@ -195,15 +214,14 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.doubts.append(_misfit(part.title, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
-    def _scored(self, guess: CutGuess, seconds: float) -> Outcome:
+    def _scored(self, guess: CutGuess) -> Outcome:
         """Return the figures of a guess on the records with a known truth; no figures without a truth."""
-        true_cells, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
+        true_cells = self.tables.true_cells(self.places)
         if true_cells is None:
-            return Outcome([], seconds)
+            return Outcome([])
         at, true = true_cells
         model, seen = self._base, CutTranscript(self._newest_view(), true[:, :-1], true[:, -1])
-        statistics = self.tables.statistics
-        scored = columns_outcome(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
+        scored = columns_outcome(model.schema, model.private, self.tables.statistics, seen, guess.take(at), False)
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
         figures = [figure for figure in meaningful(scored.measured) if figure.column != target]
@@ -383,6 +401,11 @@ class SplitTranscriptExposure(TranscriptExposure):
             load_weights(model.client, self.training.weights[weights][1])
             self._models[weights] = model
         return self._models[weights]
+
+
+def _prior() -> Attack:
+    """Return what a server believes before it sees a message, as an attack."""
+    return registry.attacks.of("split").create("posterior", observed=False)
 
 
 def split_model(training: RecordedTraining, named: str | None) -> SplitModel:

@@ -21,7 +21,6 @@ import pandas as pd
 from numpy.lib.npyio import NpzFile
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seepage import registry
 from seepage.assessment.statistics import measure_tables
 from seepage.captures.audit import Attacked, ReadRecords, RecordsExposure, run_parts
 from seepage.captures.captured import described, json_object, text_of
@@ -34,7 +33,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.files import read_bytes, write_whole
 from seepage.run.runner import Listener
 from seepage.seeds import stream
-from seepage.settings.part import Part, make_part
+from seepage.settings.part import Part
 from seepage.settings.setting import About
 from seepage.settings.statistics.audit import METRICS, STATISTICS_SCALES, view_of
 from seepage.tabular.schema import Category, Continuous, Discrete, Schema
@@ -678,12 +677,8 @@ def _attack(path: Path, spec: AttackSpec, out: Path, listener: Listener) -> Capt
     knowledge = StatisticsKnowledge(schema, statistics, records, label_shares=shares)
     view = view_of([message])
     part = spec.attacks[0] if spec.attacks else Part(name=_USUAL[declared.protocol])
-    attack = make_part(registry.attacks.of("statistics"), part)
     seeds = [stream(spec.seed, 0, "starts") % 2**62]
-    exposure = RecordsExposure(
-        view, knowledge, spec.seed, lambda _: attack(view, knowledge, seeds), truth, "statistics", METRICS,
-        further=measure_tables,
-    )  # fmt: skip
+    exposure = RecordsExposure(view, knowledge, spec.seed, seeds, truth, "statistics", METRICS, further=measure_tables)
     about = About(
         "captured statistics",
         declared.protocol,

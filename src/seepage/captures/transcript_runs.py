@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
@@ -27,7 +28,7 @@ from seepage.models.weights import load_weights
 from seepage.protocols.whole_client import PARTS, WholeClientModel
 from seepage.registry import Need
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, guessed, needs_in
+from seepage.settings.guessing import AttackedSecret, entry_in, measure
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
@@ -176,33 +177,36 @@ class TranscriptExposure(Exposure, ABC):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and score its guess where the truth is known."""
-        figures = self.columns(part) if part.column is None else self.label(part)
-        return joined([figures], self.about)
+        secret = self.columns(part) if part.column is None else self.label(part)
+        return joined([measure(part, secret, progress)], self.about)
 
     @abstractmethod
     def baselines(self) -> Sequence[Part]:
         """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
-    def columns(self, part: PlannedPart) -> Outcome:
-        """Guess the private columns, keep the guess and return its figures."""
+    def columns(self, part: PlannedPart) -> AttackedSecret[Any]:
+        """Return the private columns as a secret, a guess of which is kept."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
-    def label(self, part: PlannedPart) -> Outcome:
-        """Guess labels alone, keep the guess and return its figures."""
+    def label(self, part: PlannedPart) -> AttackedSecret[LabelGuess]:
+        """Return the labels alone as a secret, a guess of which is kept."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         at, labels = tables.labels_of(places)
         knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
         seeds = [stream(tables.seed, 0, "starts")]
-        guess, together = guessed(part, LabelGuess, attack_in(self.setting, part), view, knowledge, seeds)
-        seconds = together / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
-        self.keep(part, places, frame_of(alone, guess.labels[0][:, None]))
-        return Outcome(self.right_labels(places, guess), seconds)
+
+        def score(guess: LabelGuess) -> Outcome:
+            self.keep(part, places, frame_of(alone, guess.labels[0][:, None]))
+            return Outcome(self.right_labels(places, guess))
+
+        number, shape = max(1, len(places)), {"training": 1, "record": len(places)}
+        return AttackedSecret(self.setting, LabelGuess, lambda: (view, knowledge), seeds, score, number, shape)
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measurement]:
         """Return the figures of guessed labels on records with a known truth and a label that the attacker lacks."""
@@ -323,13 +327,16 @@ class ActivationExposure(TranscriptExposure):
         view = self.returned_kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
         return places, view
 
-    def columns(self, part: PlannedPart) -> Outcome:
-        """Guess the attacked party's columns, keep the guess and return its figures."""
-        knowledge = self.knowledge.only(needs_in(self.setting, part))
-        seen = (self.view, knowledge, [stream(self.tables.seed, 0, "attack") % 2**62])
-        sizes = {"training": 1, "column": len(self.attacked_schema.columns)}
-        guess, together = guessed(part, FeatureGuess, attack_in(self.setting, part), *seen, sizes)
-        seconds = together / len(self.places)
+    def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
+        """Return the attacked party's columns as a secret, a guess of which is kept."""
+        seen = (self.view, self.knowledge.only(entry_in(self.setting, part).needs))
+        seeds, records = [stream(self.tables.seed, 0, "attack") % 2**62], len(self.places)
+        shape = {"training": 1, "record": records, "column": len(self.attacked_schema.columns)}
+        score = partial(self._scored, part)
+        return AttackedSecret(self.setting, FeatureGuess, lambda: seen, seeds, score, records, shape)
+
+    def _scored(self, part: PlannedPart, guess: FeatureGuess) -> Outcome:
+        """Keep a guess of the columns, and return its figures on the records with a known truth."""
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
         self.keep(part, self.places, frame_of(self.attacked_schema, guess.cells[0]))
@@ -337,10 +344,10 @@ class ActivationExposure(TranscriptExposure):
             self.notes.append(f"{part.label} answers by {guess.choice[0]}")
         truth = self.tables.true_cells(self.places)
         if truth is None:
-            return Outcome([], seconds)
+            return Outcome([])
         at, true = truth
         seen = FeatureTranscript(self.view.of(at), true[None, :, :-1], true[None, :, -1])
-        scored = features_outcome(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
+        scored = features_outcome(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), False)
         return replace(scored, measured=meaningful(scored.measured))
 
     def baselines(self) -> list[Part]:

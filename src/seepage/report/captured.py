@@ -15,7 +15,6 @@ from seepage.captures.audit import ReadRecords
 from seepage.captures.captured import left_out_words
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
 from seepage.captures.recovery import Recovered
-from seepage.captures.sources import ReadTrees
 from seepage.captures.transcript_attacks import TranscriptFindings, TriedAttack
 from seepage.report import grids
 from seepage.report.frames import Record
@@ -68,7 +67,7 @@ def show_grid(console: Console, grid: Grid) -> None:
     console.print(make_table(grid.caption, heads, rows))
 
 
-Findings = Recovered | FederationFindings | TranscriptFindings | ReadTrees | ReadRecords
+Findings = Recovered | FederationFindings | TranscriptFindings | ReadRecords
 
 
 def captured_sections(findings: Findings) -> list[Section]:
@@ -80,7 +79,7 @@ def captured_sections(findings: Findings) -> list[Section]:
         return [_of_update(findings)]
     if isinstance(findings, FederationFindings):
         return _of_federation(findings)
-    return [_of_trees(findings)] if isinstance(findings, ReadTrees) else _of_transcript(findings)
+    return _of_transcript(findings)
 
 
 def render_captured(
@@ -149,15 +148,6 @@ def _cell(value: object, certainty: Tensor, spread: Tensor) -> str:
         return text
     around = f", ±{plain_number(float(spread))}" if bool(spread.isfinite()) else ""
     return f"{text} ({percent(float(certainty), 0)}{around})"
-
-
-def _of_trees(trees: ReadTrees) -> Section:
-    points = [f"rows of each class in the first tree's {len(trees.leaves)} leaves are known exactly"]
-    for name, values in trees.values.items():
-        some = ", ".join(f"{value:g}" for value in values[:_SOME]) + ", ..." * (len(values) > _SOME)
-        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {some}")
-    title = f"{len(trees.recovered)} trees of a client with {trees.records} rows"
-    return Section("read", title, points=points[0 if trees.leaves else 1 :])
 
 
 def federation_words(findings: FederationFindings) -> list[str]:

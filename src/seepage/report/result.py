@@ -283,7 +283,7 @@ class AuditResult:
     @property
     def open(self) -> bool:
         """Whether records may be shown: a table of one's own is the secret, unless its records are kept anyway."""
-        return not self.audit.own or self.audit.spec.keep_records
+        return self.audit.keeps_records
 
     @property
     def sized(self) -> bool:

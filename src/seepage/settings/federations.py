@@ -14,8 +14,8 @@ from seepage.assessment import create
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.three_questions import Population, Questions
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, guessed
-from seepage.settings.outcomes import records_outcome
+from seepage.settings.guessing import measure
+from seepage.settings.outcomes import attacked_records
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.settings.units import UnitsAudit, joined
 from seepage.wire.horizontal import RecordsGuess
@@ -65,24 +65,21 @@ class FederationsExposure(Exposure, Generic[A, P]):
             return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
         is_attack, data = part.kind == "attack", audit.dataset
         assert data is not None
-        seeds = self._seeds("starts" if is_attack else "baseline")
-        sizes = {"victim": len(seeds), "column": len(data.schema.columns)}
-        seen, attack = (self.view(), self.knowledge(), seeds), attack_in(audit.setting, part)
-        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress)
-        seconds = together / len(seeds)
         true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
-        secret = RecordsSecret(*map(torch.stack, true))
-        further = self.further(secret, guess)
-        if bool(guess.cells.isnan().all()):
-            return Outcome(further, seconds)
-        known = (data.schema, data.statistics)
-        population = Population.of(data.all, *known, audit.spec.quasi_identifiers)
-        more: dict[str, Any] = {
-            "keep_records": (audit.spec.keep_records or not audit.own) if is_attack else None,
-            "questions": Questions(population, self._seeds("questions"), possible=is_attack),
-            "further": further,
-        }
-        return records_outcome(*known, secret, guess, [create(name) for name in self.metrics], seconds, **more)
+        population = Population.of(data.all, data.schema, data.statistics, audit.spec.quasi_identifiers)
+        records = attacked_records(
+            audit.setting,
+            data.statistics,
+            data.schema,
+            (self.view(), self.knowledge()),
+            RecordsSecret(*map(torch.stack, true)),
+            self._seeds("starts" if is_attack else "baseline"),
+            [create(name) for name in self.metrics],
+            keep_records=audit.keeps_records if is_attack else None,
+            questions=lambda: Questions(population, self._seeds("questions"), possible=is_attack),
+            further=self.further,
+        )
+        return measure(part, records, progress)
 
     def _seeds(self, purpose: str) -> list[int]:
         return [stream(self.audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]

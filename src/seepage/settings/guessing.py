@@ -1,20 +1,49 @@
-"""The one place in which an attack or a baseline is made, run, timed and held to the form of its setting."""
+"""The one place in which an attack or a baseline is made, run, timed, held to the form of its setting and scored."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from torch import Tensor
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.registry import Attack, Entry, Need, takes
+from seepage.registry import Attack, Entry, reporting
 from seepage.settings.part import Part, entry_of, make_part
-from seepage.settings.setting import PlannedPart, Progress
+from seepage.settings.setting import Outcome, PlannedPart, Progress
 
 G = TypeVar("G")
+
+
+@dataclass(frozen=True)
+class AttackedSecret(Generic[G]):
+    """One secret of an exposure: what attacks and baselines get to guess it, and how a guess is scored.
+
+    A setting gives plain values; ``measure`` does the rest, the same for records, columns, labels and shares.
+
+    Attributes:
+        setting: setting in whose registries the attack is found.
+        guess: type of the guesses.
+        see: function that returns view and knowledge; what it trains or asks counts as the attack's time.
+        seeds: one seed for each attacked unit of the view.
+        score: function from a guess to its figures; the truth is known to it alone.
+        number: number of units, or of records in them, by which seconds are counted.
+        shape: names of the axes of guessed cells, or labels, and their lengths; None for an axis of any length. Not
+            checked where there is none.
+        attack: attack that is run in place of the part's own.
+    """
+
+    setting: str
+    guess: type[G]
+    see: Callable[[], tuple[object, object]]
+    seeds: Sequence[int]
+    score: Callable[[G], Outcome]
+    number: int
+    shape: Mapping[str, int | None] | None = None
+    attack: Callable[..., object] | None = None
 
 
 def entry_in(setting: str, part: PlannedPart) -> Entry[Attack]:
@@ -22,70 +51,49 @@ def entry_in(setting: str, part: PlannedPart) -> Entry[Attack]:
     return entry_of((registry.attacks if part.kind == "attack" else registry.baselines).of(setting), part.part)
 
 
-def needs_in(setting: str, part: PlannedPart) -> tuple[Need, ...]:
-    """Return the side information that an attack or a baseline is given."""
-    return entry_in(setting, part).needs
-
-
 def attack_in(setting: str, part: PlannedPart) -> Attack:
     """Return an attack or a baseline, ready to use."""
     return make_part((registry.attacks if part.kind == "attack" else registry.baselines).of(setting), part.part)
 
 
-def guessed(
-    part: PlannedPart,
-    kind: type[G],
-    attack: Callable[..., Any],
-    view: object,
-    knowledge: object,
-    seeds: Sequence[int],
-    sizes: Mapping[str, int] | None = None,
-    progress: Progress | None = None,
-) -> tuple[G, float]:
-    """Run an attack or a baseline once, and return its guess with the seconds that it took.
+def measure(part: PlannedPart, secret: AttackedSecret[G], progress: Progress | None = None) -> Outcome:
+    """Run an attack or a baseline on a secret, and return the figures of its guess.
 
     Args:
-        kind: type of the setting's guesses.
-        attack: attack or baseline, ready to use.
-        seeds: one seed for each attacked unit of the view.
-        sizes: names and lengths of the first and the last axis of the guessed cells; not checked if None.
         progress: callback that gets the share of the work done, where the attack reports it, and 0 once there is a
             guess: whoever only wants to know whether a part can be run raises then.
 
     Raises:
-        BadInputError: what is returned is no guess of this type, or has other sizes.
+        BadInputError: what is returned is no guess of the secret's type, or has another shape.
     """
-    more = {"progress": progress} if progress is not None and takes(attack, "progress") else {}
-    guess, seconds = timed(part, kind, lambda: attack(view, knowledge, seeds, **more), sizes)
+    attack = attack_in(secret.setting, part) if secret.attack is None else secret.attack
+    begun = time.perf_counter()
+    returned = attack(*secret.see(), secret.seeds, **reporting(attack, progress))
+    seconds = time.perf_counter() - begun
+    guess = check_guess(part.part, returned, secret.guess, secret.shape)
     if progress is not None:
         progress(0.0)
-    return guess, seconds
+    return replace(secret.score(guess), seconds=seconds / secret.number)
 
 
-def timed(
-    part: PlannedPart, kind: type[G], call: Callable[[], object], sizes: Mapping[str, int] | None = None
-) -> tuple[G, float]:
-    """Return the guess of a call that includes more than the attack, and its seconds, see ``guessed``."""
-    begun = time.perf_counter()
-    returned = call()
-    seconds = time.perf_counter() - begun
-    return check_guess(part.part, returned, kind, sizes), seconds
-
-
-def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
-    """Return a guess of the type that a setting takes, with ``cells`` of these sizes along first and last axis."""
+def check_guess(part: Part, guess: object, kind: type[G], shape: Mapping[str, int | None] | None = None) -> G:
+    """Return a guess of the type that a setting takes, with ``cells``, or ``labels``, of a shape."""
     if not isinstance(guess, kind):
         raise BadInputError(
             f"{part.title!r} returned an object of type {type(guess).__name__} where "
             f"{kind.__module__}.{kind.__name__} is expected; return one."
         )
-    cells = getattr(guess, "cells", None)
-    if sizes is not None and isinstance(cells, Tensor):
-        (first, rows), *_, (last, columns) = sizes.items()
-        if cells.ndim != 3 or (cells.shape[0], cells.shape[-1]) != (rows, columns) or not cells.is_floating_point():
+    what = "cells" if hasattr(guess, "cells") else "labels"
+    values = getattr(guess, what, None)
+    if shape is not None and isinstance(values, Tensor):
+        fits = len(shape) == values.ndim and all(
+            length in (None, size) for length, size in zip(shape.values(), values.shape, strict=True)
+        )
+        if not fits or not values.is_floating_point():
+            lengths = (f"{name}s" if length is None else str(length) for name, length in shape.items())
+            remedy = "decode encoded rows (Encoder.decode), one column a cell" if what == "cells" else "one a record"
             raise BadInputError(
-                f"{part.title!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
-                f"float64 of shape ({first}, record, {last}) = ({rows}, records, {columns}); decode encoded rows "
-                "(Encoder.decode), one column a cell."
+                f"{part.title!r} returned {what} of shape {tuple(values.shape)} and type {values.dtype}, expected "
+                f"float64 of shape ({', '.join(shape)}) = ({', '.join(lengths)}); {remedy}."
             )
     return guess

@@ -17,10 +17,12 @@ from seepage.assessment.task import of_task
 from seepage.errors import BadInputError
 from seepage.models.split import label_chances, numbers_of, usual_split_head
 from seepage.registry import Entry
+from seepage.settings.guessing import AttackedSecret
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.tabular.schema import Column, Discrete
-from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
+from seepage.tabular.statistics import Marginal
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secureboost import NodesView
 
 T = TypeVar("T")
@@ -134,10 +136,23 @@ def task_figures(
     return figures
 
 
-def labels_outcome(
-    target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, labelled: int, seconds: float
-) -> Outcome:
-    """Return the figures of guessed labels in each training; the first ``labelled``, which are known, do not count."""
+def attacked_labels(
+    setting: str,
+    view: object,
+    target: Column,
+    marginal: Marginal,
+    true: Float[Tensor, "training record"],
+    labelled: int,
+    seeds: Sequence[int],
+) -> AttackedSecret[LabelGuess]:
+    """Return the labels of each training as a secret; the first ``labelled``, which are known, do not count."""
+    places = torch.arange(labelled).expand(len(true), labelled)
+    knowledge = LabelKnowledge(target, marginal, places, true[:, :labelled])
     counted = (torch.arange(true.shape[1]) >= labelled).expand(true.shape)
-    each = seconds / max(1, true.numel() - labelled * len(true))
-    return Outcome(measure_labels(target, true, guess, counted), each)
+
+    def score(guess: LabelGuess) -> Outcome:
+        return Outcome(measure_labels(target, true, guess, counted))
+
+    number = max(1, int(counted.sum()))
+    shape = {"training": len(true), "record": true.shape[1]}
+    return AttackedSecret(setting, LabelGuess, lambda: (view, knowledge), seeds, score, number, shape)

@@ -1,8 +1,8 @@
-"""Figures of guessed records and columns in several settings, as outcomes of their parts."""
+"""Records and columns of several settings as secrets, and the figures of guesses of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jaxtyping import Bool
@@ -12,6 +12,7 @@ from seepage.assessment import Measurement, Metric, match_records, measure_featu
 from seepage.assessment.evidence import evidence_of, evidence_of_columns
 from seepage.assessment.features import NO_LEAK, right_features
 from seepage.assessment.three_questions import Questions, questions_of_batches, questions_of_records
+from seepage.settings.guessing import AttackedSecret
 from seepage.settings.setting import Outcome, Scale
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -27,7 +28,6 @@ def features_outcome(
     knowledge: FeatureKnowledge,
     seen: FeatureTranscript | ColumnsSecret,
     guess: FeatureGuess,
-    seconds: float,
     keep_records: bool,
     questions: Questions | None = None,
 ) -> Outcome:
@@ -41,31 +41,50 @@ def features_outcome(
         for training, choice in zip(trainings, choices, strict=True)
     ]
     answers = [] if questions is None else questions_of_records(questions, seen.cells, guess.cells)
-    return Outcome([*measured, *answers], seconds, evidence)
+    return Outcome([*measured, *answers], evidence=evidence)
 
 
-def records_outcome(
-    schema: Schema,
+def attacked_records(
+    setting: str,
     statistics: Statistics,
-    secret: RecordsSecret,
-    guess: RecordsGuess,
+    schema: Schema,
+    seen: tuple[object, object],
+    secret: RecordsSecret | None,
+    seeds: Sequence[int],
     metrics: Sequence[Metric],
-    seconds: float | None = None,
     *,
-    visible: Bool[Tensor, "victim record"] | None = None,
+    attack: Callable[..., object] | None = None,
+    visible: Callable[[RecordsGuess], Bool[Tensor, "victim record"] | None] | None = None,
     keep_records: bool | None = None,
-    questions: Questions | None = None,
-    further: Sequence[Measurement] = (),
-) -> Outcome:
-    """Return the figures of guessed records, matched by the attacker's statistics.
+    questions: Callable[[], Questions] | None = None,
+    further: Callable[[RecordsSecret, RecordsGuess], Sequence[Measurement]] | None = None,
+) -> AttackedSecret[RecordsGuess]:
+    """Return the records behind the messages of some victims as a secret; None where the truth is not known.
 
-    ``visible``: whether each record stands above the client's own rounding, None where that is not known. Evidence
-    holds cells if ``keep_records``; there is none if that is None, as for a baseline. ``questions``: None
-    where there is no table to ask them of.
+    Guessed records are matched by the attacker's statistics. A guess without any cell has the ``further`` figures
+    alone, where a setting has such.
+
+    Args:
+        seen: view and knowledge.
+        attack: attack in place of the part's own.
+        visible: function that returns whether each record stands above the client's own rounding, where that is known.
+        keep_records: whether evidence holds cells; None for no evidence, as for a baseline.
+        questions: function that returns the three questions; None where there is no table to ask them of.
+        further: figures that only this setting has.
     """
-    matched = match_records(schema, statistics, secret, guess)
-    if visible is not None:
-        matched = replace(matched, visible=visible)
-    evidence = [] if keep_records is None else evidence_of(matched, statistics, secret.labels, guess, keep_records)
-    answers = [] if questions is None else questions_of_batches(questions, matched.true, matched.guess)
-    return Outcome([*measure_matched(matched, metrics), *answers, *further], seconds, evidence)
+
+    def score(guess: RecordsGuess) -> Outcome:
+        if secret is None:
+            return Outcome([])
+        more = [] if further is None else further(secret, guess)
+        if further is not None and bool(guess.cells.isnan().all()):
+            return Outcome(more)
+        matched = match_records(schema, statistics, secret, guess)
+        if visible is not None:
+            matched = replace(matched, visible=visible(guess))
+        evidence = [] if keep_records is None else evidence_of(matched, statistics, secret.labels, guess, keep_records)
+        answers = [] if questions is None else questions_of_batches(questions(), matched.true, matched.guess)
+        return Outcome([*measure_matched(matched, metrics), *answers, *more], evidence=evidence)
+
+    shape = {"victim": len(seeds), "record": None, "column": len(schema.columns)}
+    return AttackedSecret(setting, RecordsGuess, lambda: seen, seeds, score, len(seeds), shape, attack)

@@ -16,6 +16,7 @@ from seepage import registry
 from seepage.assessment.row import CONTROL, POSSIBLE, QUESTIONS
 from seepage.assessment.task import CONSTANT
 from seepage.digests import Json
+from seepage.pace import Progress
 from seepage.settings.catalogue import deployment_of
 from seepage.settings.part import make_part
 
@@ -76,7 +77,6 @@ PartKind = Literal["about", "baseline", "attack"]
 # The share of the gap between the best baseline and certainty that an attack has to close to pass a positive control,
 # by the lower end of its interval. Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
 LEAKED = 0.5
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -296,6 +296,11 @@ class Audit(ABC, Generic[S]):
     def untried(self) -> list[str]:
         """Sentences on what is not tried, and why."""
         return [f"{name} is not tried: {why}" for name, why in self.not_tried.items()]
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether results may hold attacked cells: a user's own do not unless asked for."""
+        return self.spec.keep_records or not self.own
 
     @property
     def schema(self) -> Schema | None:

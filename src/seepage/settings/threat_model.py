@@ -87,20 +87,18 @@ def grid_of_attacks(deployment: Deployment) -> list[Applicability]:
     return [applicability(entry, deployment) for entry in registry.attacks.of(deployment.setting).entries()]
 
 
-def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None:
-    """Refuse attacks that cannot be run, before anything is; name the view or needs of each, and the deployment's."""
+def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment, baselines: Iterable[Part] = ()) -> None:
+    """Refuse attacks that cannot be run, before anything is; name the view or needs of each, and the deployment's.
+
+    Refused are baselines, too, that guess what another protocol's messages are of, or need what the deployment lacks.
+    """
     registered = registry.attacks.of(deployment.setting)
     mismatches = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
     reasons = [reason for reason in dict.fromkeys(mismatches) if reason is not None]
     if reasons:
         raise BadInputError(" ".join(reasons))
-
-
-def refuse_baselines(baselines: Iterable[Part], deployment: Deployment) -> None:
-    """Refuse baselines that guess what another protocol's messages are of, or need what the deployment lacks."""
-    registered = registry.baselines.of(deployment.setting)
     for part in baselines:
-        entry = entry_of(registered, part)
+        entry = entry_of(registry.baselines.of(deployment.setting), part)
         if entry.sees and not any(issubclass(shown, view) for view in entry.sees for shown in deployment.reveals):
             raise BadInputError(
                 f"the baseline {part.title!r} is for {_names(entry.sees)}, which {deployment.protocol!r} does not "

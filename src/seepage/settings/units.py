@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from seepage import datasets, registry
 from seepage.assessment.measurement import joined_figures
@@ -16,7 +16,8 @@ from seepage.datasets import Dataset, own_table
 from seepage.datasets.dataset import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError, unknown_name
-from seepage.pace import Stopwatch, rehearsing
+from seepage.pace import Stopwatch, rehearsing, scaled
+from seepage.settings.guessing import AttackedSecret, measure
 from seepage.settings.part import Part, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
@@ -111,12 +112,15 @@ def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
     return Outcome(measured, seconds, joined_evidence, pictures if any(pictures) else ())
 
 
-@runtime_checkable
 class AttackedUnit(Protocol):
     """A unit with the attacker's view of it."""
 
-    def measure(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a part on the unit."""
+    def about(self, part: PlannedPart) -> Outcome:
+        """Return the figures of a measurement of the deployment itself."""
+        ...
+
+    def secret(self, part: PlannedPart) -> AttackedSecret[Any]:
+        """Return what an attack or a baseline guesses, with all that it gets."""
         ...
 
 
@@ -129,13 +133,17 @@ class UnitsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each unit."""
-        return joined([unit.measure(part) for unit in self.units], self.about)
+        about, each = part.kind == "about", scaled(progress, 1 / len(self.units))
+        outcomes = [unit.about(part) if about else measure(part, unit.secret(part), each) for unit in self.units]
+        return joined(outcomes, self.about)
 
 
 class UnitsAudit(Audit[S], Generic[S, D]):
     """An audit whose parts share an exposure; ``swapped`` messages are those of others: the negative control."""
 
     ignored: ClassVar[frozenset[str]]  # fields that change measurements, their number and their form, but no training
+    # Fewest rows of the smaller rehearsal, where configurations differ in the number of rows: below, all are rehearsed.
+    fewest_rows: ClassVar[int | None] = None
     spec: S
     rows: list[Json]  # values that distinguish the rows from others
     defenses: Mapping[str, D]  # mechanisms of each configuration's defense, by its label
@@ -192,7 +200,29 @@ class UnitsAudit(Audit[S], Generic[S, D]):
             "options": plain(part.part.options),
             "source": _source_of(part, self.setting),
         }
+        if self.fewest_rows is not None:
+            identity |= {"records": configuration.batch_size, "keep": self.spec.keep_records}
         return {**identity, "swapped": True} if self.swapped else identity
+
+    def of_rows(self: A, rows: int) -> A:
+        """Return the audit with another number of rows in each unit."""
+        return type(self)(with_fields(self.spec, {"rows": (rows,)}), self.dataset, self.own)
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of a unit with all its parts, from a quarter and half of its rows.
+
+        None where configurations do not differ in rows, or a rehearsal takes too long or fails.
+        """
+        rows = configuration.batch_size
+        if self.fewest_rows is None or rows is None:
+            return None
+        share = _SHARE if rows * _SHARE >= self.fewest_rows else 1.0
+
+        def expose(size: int) -> Exposure:
+            some = int(size * share * rows)
+            return self.of_rows(some).expose(Configuration(configuration.defense, some), range(1))
+
+        return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
 
     def control(self) -> UnitsAudit[S, D] | None:
         """Return the positive control, see ``planted``."""
@@ -349,18 +379,6 @@ def rehearsed_exposure(
         return None
     single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
     return extrapolated(single, double, times) + rehearsals[1].loops
-
-
-def rehearsed_rows(
-    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], rows: int | None, fewest: int
-) -> float | None:
-    """Return the seconds of an exposure of so many rows, from a quarter and half; None where that is long or fails.
-
-    Where a quarter is below ``fewest`` rows, all of them are rehearsed.
-    """
-    assert rows is not None
-    share = _SHARE if rows * _SHARE >= fewest else 1.0
-    return rehearsed_exposure(lambda size: expose(int(size * share * rows)), parts, 1 / share, 1 / share)
 
 
 def rehearsed_training(

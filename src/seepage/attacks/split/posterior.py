@@ -23,7 +23,7 @@ from seepage.attacks.split.parts.replay import likeliest_numbers, numbers_of, re
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
 from seepage.attacks.split.parts.space import Responder, Space, check_enumerable, responder, width_of
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.schema import Continuous
 from seepage.text import how_many
 from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut, check_gradient
@@ -36,7 +36,7 @@ _SAMPLES = 1024  # samples of a record where a space is too large to go through
 _AT_ONCE = 2**21  # numbers in memory at once
 
 
-@attacks.register("posterior", "split", needs=("weights",))
+@attacks.register("posterior", "split", traits=Traits(needs=("weights",), rounds=True))
 @dataclass(frozen=True)
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         DataPassiveAttack,
         IsolatedQueryAttack,
         QueryAttack,
-        ShadowAttack,
         ShadowInversion,
         StealthAttack,
     )
@@ -37,7 +36,6 @@ __all__ = [
     "LayerInversion",
     "QueryAttack",
     "RidgeStealth",
-    "ShadowAttack",
     "ShadowInversion",
     "StealthAttack",
     "StudentAttack",

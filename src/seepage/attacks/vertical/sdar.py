@@ -14,14 +14,14 @@ from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss
 from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, encoder_of, losses_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 _RATE, _ADVERSARY_RATE = 1e-3, 1e-3
 _ADVERSARY = (128, 128)
 
 
-@attacks.register("sdar", "vertical", needs=("auxiliary",))
+@attacks.register("sdar", "vertical", traits=Traits(needs=("auxiliary",), shadow=True))
 @dataclass(frozen=True)
 class AdversarialShadowAttack(DataPassiveAttack):
     """As ``uifv_dpa``, with a shadow whose features a discriminator takes for those that the target sent.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -16,7 +15,7 @@ from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import PartLayout, encoder_of
-from seepage.registry import attacks
+from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
@@ -154,16 +153,7 @@ class ShadowInversion:
         return guess_of(self.inverse, features)
 
 
-@runtime_checkable
-class ShadowAttack(Protocol):
-    """An attack that trains a shadow of the target's bottom model, on which its quality can be measured."""
-
-    def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
-        """Return shadow and InverNet; the arguments are those of a call."""
-        ...
-
-
-@attacks.register("uifv_dpa", "vertical", needs=("auxiliary",))
+@attacks.register("uifv_dpa", "vertical", traits=Traits(needs=("auxiliary",), shadow=True))
 @dataclass(frozen=True)
 class DataPassiveAttack(_InverNet):
     """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, replaces the target's.

@@ -33,7 +33,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.guessing import entry_in, guessed
+from seepage.settings.guessing import entry_in, measure
 from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.reference import draws_of, measured_references
@@ -41,7 +41,7 @@ from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, ma
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
 from seepage.settings.horizontal.tasks import learnt_rows, planned_protocol, task_rows
 from seepage.settings.lever import Lever
-from seepage.settings.outcomes import records_outcome
+from seepage.settings.outcomes import attacked_records
 from seepage.settings.part import Part, entry_of, make_part, named, source_of
 from seepage.settings.setting import (
     About,
@@ -56,7 +56,7 @@ from seepage.settings.setting import (
     Progress,
     TaskTraining,
 )
-from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import CONTROL_UNITS, Tables, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.text import how_many
@@ -103,8 +103,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
         self.membership = GradientMembership()
         deployed = replace(deployment(spec), model=subject.model.name)
-        refuse_inapplicable(spec.attacks, deployed)
-        refuse_baselines(spec.baselines, deployed)
+        refuse_inapplicable(spec.attacks, deployed, spec.baselines)
         attacked = [PlannedPart(part, "baseline") for part in spec.baselines]
         attacked += [PlannedPart(part, "attack") for part in spec.attacks]
         self.parts = (*(test if spec.non_members else []), *attacked)
@@ -438,23 +437,29 @@ class HorizontalExposure(Exposure):
         audit, is_attack = self.audit, part.kind == "attack"
         if part.kind == "about":
             return self._membership()
-        spec, subject = audit.spec, audit.subject
-        schema, statistics = subject.dataset.schema, subject.dataset.statistics
-        seeds = [stream(spec.seed, unit, "starts" if is_attack else "baseline") for unit in self.units]
-        attack = audit.instance(part)
-        if is_attack and _in_rounds(subject, audit.protocol(self.configuration)):
-            attack = cast("Attack", OverRounds(attack))
-        sizes = {"victim": len(seeds), "column": len(schema.columns)}
-        seen = (self.transcript.view, self.knowledge if is_attack else self.plainly, seeds)
-        guess, together = guessed(part, RecordsGuess, attack, *seen, sizes, progress)
-        seconds, secret = together / len(seeds), self.transcript.secret
-        shown = None
-        if guess.certified is not None and self.knowledge.defense.name == "none" and not audit.swapped:
-            shown = visible(self.transcript.view, secret, subject.encoder)
-        keep = (spec.keep_records or not subject.own) if is_attack else None
-        known = (schema, statistics)
-        scoring: dict[str, Any] = {"visible": shown, "keep_records": keep, "questions": self._questions(is_attack)}
-        return records_outcome(*known, secret, guess, audit.metrics, seconds, **scoring)
+        purpose, dataset, attack = "starts" if is_attack else "baseline", audit.subject.dataset, audit.instance(part)
+        if is_attack and _in_rounds(audit.subject, audit.protocol(self.configuration)):
+            attack = OverRounds(attack)
+        records = attacked_records(
+            audit.setting,
+            dataset.statistics,
+            dataset.schema,
+            (self.transcript.view, self.knowledge if is_attack else self.plainly),
+            self.transcript.secret,
+            [stream(audit.spec.seed, unit, purpose) for unit in self.units],
+            audit.metrics,
+            attack=attack,
+            visible=self._visible,
+            keep_records=audit.keeps_records if is_attack else None,
+            questions=lambda: self._questions(is_attack),
+        )
+        return measure(part, records, progress)
+
+    def _visible(self, guess: RecordsGuess) -> Tensor | None:
+        """Return whether each record stands above the client's own rounding, where an attack certifies records."""
+        if guess.certified is None or self.knowledge.defense.name != "none" or self.audit.swapped:
+            return None
+        return visible(self.transcript.view, self.transcript.secret, self.audit.subject.encoder)
 
     def _questions(self, possible: bool) -> Questions:
         """Return the three questions on guesses of these victims."""

@@ -12,6 +12,7 @@ from seepage.assessment.gain import Figure, Reference, References, reference
 from seepage.assessment.matched import match_records
 from seepage.assessment.measuring import measure_matched
 from seepage.seeds import stream
+from seepage.settings.guessing import check_guess
 from seepage.settings.setting import Configuration, PlannedPart
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 
@@ -50,7 +51,7 @@ def measured_references(
         seeds = [stream(audit.spec.seed, i, "reference baseline") for i in units]
         for part in baselines:
             baseline: Any = audit.instance(part)
-            guess: RecordsGuess = baseline(view, knowledge, seeds)
+            guess = check_guess(part.part, baseline(view, knowledge, seeds), RecordsGuess)
             scored = measure_matched(match_records(schema, statistics, secret, guess), metrics)
             for figure in (figure for figure in scored if figure.is_rate):
                 values.setdefault(part.label, {}).setdefault((figure.metric, figure.column), []).append(figure.values)

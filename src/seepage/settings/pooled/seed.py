@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.task import of_task
 from seepage.attacks.pooled import Meta, binary_shadows, halved_shadows, spread_shadows, train_shadows
@@ -19,10 +18,9 @@ from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, entry_in, timed
-from seepage.settings.part import make_part
+from seepage.settings.guessing import AttackedSecret, attack_in, check_guess, entry_in
 from seepage.settings.pooled.data import PooledData
-from seepage.settings.pooled.parts import PooledDefense, estimates_shares, views_of
+from seepage.settings.pooled.parts import PooledDefense, estimates_shares
 from seepage.settings.pooled.spec import PooledSpec, pair
 from seepage.settings.setting import Outcome, PlannedPart
 from seepage.shadow.pooling import MarkedRows
@@ -64,44 +62,50 @@ class AttackSeed:
     knowledge: PooledKnowledge
     swapped: bool = False  # whether each target comes with another one's answers
 
-    def measure(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a part."""
-        name = part.part.name
-        if name == "training" and part.kind == "about":
-            return self._training()
-        if part.kind == "baseline":
-            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.knowledge)
-            # A baseline's accuracy is the probability that it gives the truth; of new rows, one of two shares is the
-            # truth.
-            update = self.spec.protocol == "update"
-            chance = 0.5 if update else float(guess.chances[0].max())
-            columns = (None, *self.spec.scored_columns)
-            figures = [Measurement.of_unit("accuracy", column, chance) for column in columns]
-            if guess.share is not None and estimates_shares(self.spec):
-                figures += [replace(figure, clusters=None) for figure in self._of_estimates(guess)]
+    def about(self, part: PlannedPart) -> Outcome:
+        """Return accuracies of joint models, or the figures of the attack with shuffled shadow models."""
+        return self._shuffled() if part.part.name == SHUFFLED else self._training()
+
+    def secret(self, part: PlannedPart) -> AttackedSecret[PropertyGuess]:
+        """Return the shares of the targets as a secret; joint models and gradients are made in the attack's time."""
+        attack, knowledge, is_baseline = attack_in("pooled", part), self.knowledge, part.kind == "baseline"
+        entry, seeds = entry_in("pooled", part), [self._seed("attack") % 2**31]
+
+        def see() -> tuple[object, object]:
+            if is_baseline:
+                return self.spec.targets, knowledge
+            if UpdatedView in entry.sees:
+                view, _ = self._updates
+                return replace(view, before=view.before.again(), after=view.after.again()), knowledge
+            if GradientsView in entry.sees:
+                return self._gradients(attack.rounds, attack.rate), knowledge
+            return self._seen.models if ModelView in entry.sees else self._seen.answers.again(), knowledge
+
+        def score(guess: PropertyGuess) -> Outcome:
+            if is_baseline:
+                return Outcome(self._of_baseline(guess))
+            if UpdatedView in entry.sees:
+                return Outcome(self._of_updates(guess))
+            figures = self._figures(guess)
+            if entry.traits.shares:
+                # Errors of estimated shares and intervals, over shares on the whole range.
+                seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+                spread = check_guess(part.part, attack(seen.answers, knowledge, seeds), PropertyGuess)
+                figures += self._of_estimates(spread)
             return Outcome(figures)
-        if name == SHUFFLED and part.kind == "about":
-            return self._shuffled()
-        sees = views_of(part.part)
-        if UpdatedView in sees:
-            return self._update(part)
-        if GradientsView in sees:
-            return self._gradients(part)
-        attack = attack_in("pooled", part)
-        seeds = [stream(self.spec.seed, self.unit, "attack") % 2**31]
 
-        # The joint models that are asked are trained when they are first needed, in the attack's time.
-        def guess_of() -> object:
-            view = self._seen.models if ModelView in sees else self._seen.answers.again()
-            return attack(view, self.knowledge, seeds)
+        # Baselines take a number of targets in place of a view, and no seed.
+        call = (lambda targets, known, _: attack(targets, known)) if is_baseline else attack
+        return AttackedSecret("pooled", PropertyGuess, see, seeds, score, self.spec.targets, attack=call)
 
-        guess, seconds = timed(part, PropertyGuess, guess_of)
-        figures = self._figures(guess)
-        if entry_in("pooled", part).traits.shares:
-            # Errors of estimated shares and intervals, over shares on the whole range.
-            seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-            figures += self._of_estimates(attack(seen.answers, self.knowledge, seeds))
-        return Outcome(figures, seconds / self.spec.targets)
+    def _of_baseline(self, guess: PropertyGuess) -> list[Measurement]:
+        """Return the figures of a baseline, whose accuracy is the probability that it gives the truth."""
+        # Of new rows, one of two shares is the truth.
+        chance = 0.5 if self.spec.protocol == "update" else float(guess.chances[0].max())
+        figures = [Measurement.of_unit("accuracy", column, chance) for column in (None, *self.spec.scored_columns)]
+        if guess.share is not None and estimates_shares(self.spec):
+            figures += [replace(figure, clusters=None) for figure in self._of_estimates(guess)]
+        return figures
 
     def _shuffled(self) -> Outcome:
         """Return the figures of the attack with shuffled shadow models, over several shuffles."""
@@ -228,21 +232,13 @@ class AttackSeed:
         by_target = {"share_error": error, "coverage": inside.double(), "width": width}
         return [Measurement.of_unit(metric, None, values.mean(), values) for metric, values in by_target.items()]
 
-    def _gradients(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack on gradients of federated training instead of the joint model."""
-        attack = attack_in("pooled", part)
+    def _gradients(self, rounds: int, rate: float) -> GradientsView:
+        """Return the gradients of federated training instead of the joint model."""
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
         pool, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
-
-        # The training in which the gradients are sent counts as the attack's time.
-        def guess_of() -> object:
-            seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
-            return attack(seen, self.knowledge, [self._seed("attack") % 2**31])
-
-        guess, seconds = timed(part, PropertyGuess, guess_of)
-        return Outcome(self._figures(guess), seconds / self.spec.targets)
+        return federated(learner, pool, own, truth, rows, rounds, rate, self._seed("federated"))
 
     @cached_property
     def _updates(self) -> Any:
@@ -255,21 +251,12 @@ class AttackSeed:
         pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
         return pairs.repeat(self.spec.targets // 4, 1)
 
-    def _update(self, part: PlannedPart) -> Outcome:
-        spec, attack = self.spec, attack_in("pooled", part)
-
-        # Both models are trained when they are first needed, in the attack's time.
-        def guess_of() -> object:
-            view, _ = self._updates
-            view = replace(view, before=view.before.again(), after=view.after.again())
-            return attack(view, self.knowledge, [self._seed("attack") % 2**31])
-
-        guess, seconds = timed(part, PropertyGuess, guess_of)
-        shares, (low, high) = self._updates[1][self._order], spec.new_shares
+    def _of_updates(self, guess: PropertyGuess) -> list[Measurement]:
+        shares, (low, high) = self._updates[1][self._order], self.spec.new_shares
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         pairs = [(a, b) for a in (low, high) for b in (low, high)]
         by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a, b in pairs}
-        return Outcome(_accuracies({None: right, **by_pair}), seconds / spec.targets)
+        return _accuracies({None: right, **by_pair})
 
 
 class _OnDemand(UserDict[ShadowKind, Any]):

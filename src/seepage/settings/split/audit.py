@@ -32,7 +32,7 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.registry import Attack, Entry, argument
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
-from seepage.settings.guessing import attack_in, guessed, needs_in
+from seepage.settings.guessing import AttackedSecret, entry_in
 from seepage.settings.lever import Lever
 from seepage.settings.loss_form import form_of, loss_in_words
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
@@ -46,7 +46,7 @@ from seepage.sources import is_own
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
 from seepage.text import how_many
-from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -188,14 +188,12 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
         form = _known_form(model)
         knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels), form)
-        neighbours = CutKnowledge(*known, Auxiliary(train.cells, train.labels), form)
-        keep_records = spec.keep_records or not self.own
-        training = (spec, unit, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
+        training = (self, unit, defense, learning, trained, seen, train, test, knowledge, exchanges)
         some_schema = data.schema.model_copy(update={"columns": tuple(data.schema.columns[i] for i in model.private)})
         population = Population.of(data.all, some_schema, data.statistics, spec.quasi_identifiers)
         known = attacked.cells[None, :, list(model.public)]
         questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62], known)
-        return AttackedTraining(*training, questions, self.swapped, keep_records)
+        return AttackedTraining(*training, questions)
 
     @property
     def fewest(self) -> float:
@@ -411,7 +409,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 class AttackedTraining(AttackedTopology):
     """One training and the server's view of the attacked rows."""
 
-    spec: SplitSpec
+    audit: SplitAudit
     unit: int
     defense: SplitDefense
     learning: SplitLearning
@@ -420,13 +418,10 @@ class AttackedTraining(AttackedTopology):
     rows: Table
     test: Table
     knowledge: CutKnowledge
-    neighbours: CutKnowledge  # of the baselines of nearest neighbours: all training rows
     exchanges: Sequence[tuple[TrainedSplit, SplitModel]]  # stage of the training, known client part
     questions: Questions
-    swapped: bool = False
-    keep_records: bool = False
 
-    def training(self) -> Outcome:
+    def about(self, part: PlannedPart) -> Outcome:
         """Return the network's quality, the defense's guarantee and label scores without any search."""
         target, model = self.rows.schema.target, self.trained.model
         figures = [Measurement.of_unit("loss", None, self.trained.losses[-1])]
@@ -447,7 +442,7 @@ class AttackedTraining(AttackedTopology):
         if self.learning.flip is not None and isinstance(target, Discrete):
             figures.append(Measurement.of_unit("label_epsilon", None, self.learning.flip.epsilon(target.width)))
         if self.learning.noise is not None:
-            epsilon = self.learning.noise.epsilon(self.spec.exchanges, DELTA)
+            epsilon = self.learning.noise.epsilon(self.audit.spec.exchanges, DELTA)
             figures.append(Measurement.of_unit("epsilon", None, epsilon))
             figures.append(Measurement.of_unit("clip", None, self.trained.clip))
         if self.defense.published is not None:
@@ -455,9 +450,9 @@ class AttackedTraining(AttackedTopology):
             figures.append(Measurement.of_unit("weights_epsilon", None, epsilon))
         return Outcome(figures)
 
-    def label(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack on labels, which knows those of some records of training."""
-        spec, model, schema = self.spec, self.trained.model, self.rows.schema
+    def labels(self) -> AttackedSecret[LabelGuess]:
+        """Return the labels of the attacked records as a secret, behind known ones of some records of training."""
+        spec, model, schema = self.audit.spec, self.trained.model, self.rows.schema
         form = model.form
         hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, self.unit, "known labels") % 2**62
@@ -475,27 +470,28 @@ class AttackedTraining(AttackedTopology):
             for views in zip(*(view.exchanges for view in seen), strict=True)
         )
         view = replace(first, earlier=tuple(others))
-        if self.swapped:
+        if self.audit.swapped:
             # The gradients of attacked rows are those of others already.
             view = label_inference.mixed_up(view, len(hints), gradients=False)
         true = torch.cat([hints.labels, self.seen.labels])[None]
-        places = torch.arange(len(hints))[None]
-        knowledge = LabelKnowledge(schema.target, self.knowledge.statistics.target, places, true[:, : len(hints)])
-        seeds = [stream(spec.seed, self.unit, "starts")]
-        guess, seconds = guessed(part, LabelGuess, attack_in("split", part), view, knowledge, seeds)
-        return label_inference.labels_outcome(schema.target, true, guess, len(hints), seconds)
+        seeds, marginal = [stream(spec.seed, self.unit, "starts")], self.knowledge.statistics.target
+        return label_inference.attacked_labels("split", view, schema.target, marginal, true, len(hints), seeds)
 
-    def guess(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack or a baseline, and its time for a record."""
-        seeds, knowledge = [stream(self.spec.seed, self.unit, "starts")], self.knowledge
-        attack = Posterior(observed=False) if part.part.name == PRIOR else attack_in("split", part)
-        if part.kind == "baseline" and part.part.name != PRIOR and not needs_in("split", part):
+    def columns(self, part: PlannedPart) -> AttackedSecret[CutGuess]:
+        """Return the private columns and the label of the attacked records as a secret."""
+        seen, knowledge = self.seen, self.knowledge
+        table = (self.rows.schema, self.trained.model.private, knowledge.statistics)
+        prior = Posterior(observed=False) if part.part.name == PRIOR else None
+        if part.kind == "baseline" and prior is None and not entry_in("split", part).needs:
             # Neighbours are of all training rows, as in the paper; what names its need has what is granted.
-            knowledge = self.neighbours
-        guess, seconds = guessed(part, CutGuess, attack, self.seen.view, knowledge, seeds)
-        table = (self.rows.schema, self.trained.model.private, self.knowledge.statistics)
-        each = seconds / self.seen.view.records
-        return columns_outcome(*table, self.seen, guess, each, self.keep_records, self.questions)
+            knowledge = replace(knowledge, auxiliary=Auxiliary(self.rows.cells, self.rows.labels))
+
+        def score(guess: CutGuess) -> Outcome:
+            return columns_outcome(*table, seen, guess, self.audit.keeps_records, self.questions)
+
+        records, seeds = seen.view.records, [stream(self.audit.spec.seed, self.unit, "starts")]
+        shape = {"record": records, "private column": len(table[1])}
+        return AttackedSecret("split", CutGuess, lambda: (seen.view, knowledge), seeds, score, records, shape, prior)
 
 
 def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -> Float[Tensor, " record"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from seepage import datasets
 from seepage.assessment import measure_columns
@@ -14,10 +14,11 @@ from seepage.datasets import Dataset
 from seepage.datasets.dataset import some_rows
 from seepage.digests import Json
 from seepage.models.own import OwnFactory, find_own
+from seepage.settings.guessing import AttackedSecret
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
-from seepage.settings.threat_model import Deployment, refuse_baselines, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, refuse_inapplicable
 from seepage.settings.units import (
     AttackedUnit,
     UnitsAudit,
@@ -31,6 +32,7 @@ from seepage.sources import is_own
 from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+from seepage.wire.labels import LabelGuess
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutGuess
 
@@ -49,7 +51,6 @@ def columns_outcome(
     statistics: Statistics,
     seen: CutTranscript,
     guess: CutGuess,
-    seconds: float,
     keep_records: bool,
     questions: Questions | None = None,
 ) -> Outcome:
@@ -60,7 +61,7 @@ def columns_outcome(
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
     marginals, right = [statistics.marginals[i] for i in private], right_cells(some, guess.cells, seen.cells)
     evidence = evidence_of_columns(some, marginals, seen.cells, guess.cells, right, seen.labels, keep_records)
-    return Outcome(measured, seconds, [evidence])
+    return Outcome(measured, evidence=[evidence])
 
 
 D = TypeVar("D")
@@ -82,9 +83,7 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
         rate = _ROWS_A_SECOND / spec.repetitions
         self.data = rows_in_time(self.table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data
-        deployed = self.deployed(spec)
-        refuse_inapplicable(spec.attacks, deployed)
-        refuse_baselines(spec.baselines, deployed)
+        refuse_inapplicable(spec.attacks, self.deployed(spec), spec.baselines)
         self.factory = find_own(spec.model) if is_own(spec.model) else None
         self.rows = rows_identity(self.data)
         self._forecast: float | None = None
@@ -135,20 +134,14 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
 class AttackedTopology(ABC):
     """One training, with the attacker's view of the attacked rows."""
 
-    def measure(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a part."""
-        if part.column is not None:
-            return self.label(part)
-        return self.training() if part.kind == "about" else self.guess(part)
+    def secret(self, part: PlannedPart) -> AttackedSecret[Any]:
+        """Return what a part guesses: labels, or columns."""
+        return self.labels() if part.column is not None else self.columns(part)
 
     @abstractmethod
-    def training(self) -> Outcome:
-        """Return the network's quality, and figures that need no attack."""
+    def labels(self) -> AttackedSecret[LabelGuess]:
+        """Return the labels of training as a secret."""
 
     @abstractmethod
-    def label(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a guess of the labels of training."""
-
-    @abstractmethod
-    def guess(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack or a baseline on the columns, and its time for a record."""
+    def columns(self, part: PlannedPart) -> AttackedSecret[Any]:
+        """Return the columns as a secret, with what an attack or a baseline is granted."""

@@ -21,10 +21,10 @@ from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of, usual_split_head
 from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, guessed, needs_in
+from seepage.settings.guessing import AttackedSecret, entry_in
 from seepage.settings.labels import (
+    attacked_labels,
     guesses_labels,
-    labels_outcome,
     mixed_up,
     refuse_class_attacks,
     task_figures,
@@ -42,7 +42,7 @@ from seepage.sources import is_own
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.text import how_many
-from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, KnownFeatures, Leaked, SmashedView
 
@@ -182,15 +182,9 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         known = (data.schema, data.statistics.marginals, KnownFeatures(names, blurred))
         knowledge = FeatureKnowledge(*known, leaked=leaked, bottom=bottom)
         seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
-        count = min(spec.known_labels, len(train) // 2)
-        places, hints = torch.arange(count)[None], train.labels[None, :count]
-        labels = LabelKnowledge(data.schema.target, data.statistics.target, places, hints)
-        keep_records = spec.keep_records or not self.own
         population = Population.of(data.all, data.schema, data.statistics, spec.quasi_identifiers)
         questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62])
-        return AttackedWhole(
-            spec, unit, learning, trained, seen, test, knowledge, labels, self.swapped, keep_records, questions
-        )
+        return AttackedWhole(self, unit, learning, trained, seen, test, knowledge, questions)
 
     @property
     def fewest(self) -> float:
@@ -249,44 +243,41 @@ def _layers(spec: SplitSpec) -> str:
 class AttackedWhole(AttackedTopology):
     """One training and the attacker's view of the attacked rows."""
 
-    spec: SplitSpec
+    audit: WholeClientAudit
     unit: int
     learning: WholeClientLearning
     trained: TrainedWhole
     seen: FeatureTranscript[SmashedView]
     test: Table
     knowledge: FeatureKnowledge
-    labels: LabelKnowledge
-    swapped: bool  # whether messages are those of other records, in the negative control
-    keep_records: bool  # whether evidence may hold cells
     questions: Questions
 
-    def training(self) -> Outcome:
+    def about(self, part: PlannedPart) -> Outcome:
         """Return the network's quality."""
         model = self.trained.model
         with torch.no_grad():
-            outputs = model.outputs(self.learning.observe(self.trained, self.test, self.spec.seed).received[0])
+            outputs = model.outputs(self.learning.observe(self.trained, self.test, self.audit.spec.seed).received[0])
         loss = Measurement.of_unit("loss", None, self.trained.loss)
         return Outcome([loss, *task_figures(self.test.schema.target, outputs, self.test.labels)])
 
-    def label(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a guess of the labels of training, from the gradients returned at the second cut."""
-        view = self.trained.returned
+    def labels(self) -> AttackedSecret[LabelGuess]:
+        """Return the labels of training as a secret, behind the gradients returned at the second cut."""
+        view, spec, data = self.trained.returned, self.audit.spec, self.audit.data
         assert view is not None
-        places = self.labels.known
-        assert places is not None
-        some = view.of(slice(0, places.shape[1] + self.seen.view.records))
-        some = mixed_up(some, places.shape[1]) if self.swapped else some
-        true = self.trained.rows.labels[None, : some.records]
-        seeds = [stream(self.spec.seed, self.unit, "starts")]
-        guess, seconds = guessed(part, LabelGuess, attack_in("split", part), some, self.labels, seeds)
-        return labels_outcome(self.labels.target, true, guess, places.shape[1], seconds)
+        labels = self.trained.rows.labels[None]
+        labelled = min(spec.known_labels, labels.shape[1] // 2)
+        some = view.of(slice(0, labelled + self.seen.view.records))
+        some = mixed_up(some, labelled) if self.audit.swapped else some
+        known = (labels[:, : some.records], labelled, [stream(spec.seed, self.unit, "starts")])
+        return attacked_labels("split", some, data.schema.target, data.statistics.target, *known)
 
-    def guess(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack or a baseline on the columns, and its time for a record."""
-        seeds, knowledge = [stream(self.spec.seed, self.unit, "starts") % 2**62], self.knowledge
-        seen = (self.seen.view, knowledge.only(needs_in("split", part)), seeds)
-        sizes = {"training": 1, "column": len(knowledge.schema.columns)}
-        guess, seconds = guessed(part, FeatureGuess, attack_in("split", part), *seen, sizes)
-        each = seconds / self.seen.view.records
-        return features_outcome(self.knowledge, self.seen, guess, each, self.keep_records, self.questions)
+    def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
+        """Return all columns of the attacked records as a secret."""
+        view, granted = self.seen.view, self.knowledge.only(entry_in("split", part).needs)
+        seeds = [stream(self.audit.spec.seed, self.unit, "starts") % 2**62]
+
+        def score(guess: FeatureGuess) -> Outcome:
+            return features_outcome(self.knowledge, self.seen, guess, self.audit.keeps_records, self.questions)
+
+        shape = {"training": 1, "record": view.records, "column": len(granted.schema.columns)}
+        return AttackedSecret("split", FeatureGuess, lambda: (view, granted), seeds, score, view.records, shape)

@@ -35,7 +35,7 @@ from seepage.seeds import stream
 from seepage.settings.federations import AttackedParty, FederationsExposure
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, mechanisms_of, named
-from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
+from seepage.settings.setting import About, Configuration, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.statistics.design import ModelLevels, as_values, chosen_columns, coarse, model_levels
 from seepage.settings.statistics.spec import StatisticsSpec
@@ -44,7 +44,6 @@ from seepage.settings.units import (
     UnitsAudit,
     facts_of,
     planned,
-    rehearsed_rows,
     rows_identity,
     with_fields,
 )
@@ -86,8 +85,6 @@ STATISTICS_SCALES = {
     ),
     **dict.fromkeys(("coefficient_error", "hazard_ratio_error", "standard_error_ratio"), Scale(None)),
 }
-# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
-_FEWEST_REHEARSED = 50
 _CONTROL_ROWS, _CONTROL_SITES = 60, 3
 _CONTROL_TABLE = _CONTROL_ROWS * 2 * _CONTROL_SITES
 _FROM_TABLES = ("likeliest_table", "cross_tables")
@@ -128,6 +125,7 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
     """An audit of federated statistics; a unit is one attacked site, in a federation of its own."""
 
     setting = "statistics"
+    fewest_rows = 50
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
     # Values of numbers that are published as they are.
@@ -241,11 +239,6 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         """Kind of the model, in words."""
         return "survival" if self.spec.protocol == "cox" else self.family
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        more = {"records": configuration.batch_size, "keep": self.spec.keep_records}
-        return {**super().identity(configuration, part), **more}
-
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the side information of an attacker, for results."""
         if part.kind != "attack":
@@ -260,15 +253,10 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         federation = federations[self.spec.protocol]
         return StatisticsExposure(self, configuration, units, [federation(self, configuration, s) for s in seeds])
 
-    def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a federation with all its parts, from sites with a quarter and half the records."""
-
-        def expose(rows: int) -> Exposure:
-            fields = {"rows": (rows,), "columns": self.data.schema.names, "parameter_ratio": 1.0, "minimum_rows": 1}
-            audit = StatisticsAudit(with_fields(self.spec, fields), self.whole, self.own)
-            return audit.expose(Configuration(configuration.defense, rows), range(1))
-
-        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
+    def of_rows(self, rows: int) -> StatisticsAudit:
+        """Return the audit of sites with other numbers of rows, without its guards."""
+        fields = {"rows": (rows,), "columns": self.data.schema.names, "parameter_ratio": 1.0, "minimum_rows": 1}
+        return StatisticsAudit(with_fields(self.spec, fields), self.whole, self.own)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return fewer iterations, rarer levels taken together, fewer digits, noise, and sums of more sites."""

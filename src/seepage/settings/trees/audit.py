@@ -21,9 +21,9 @@ from seepage.seeds import stream
 from seepage.settings.federations import AttackedParty, FederationsExposure
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, named
-from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
+from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.threat_model import Deployment, mechanisms, refuse_baselines, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.trees.base import (
     TESTED,
     TreesDefense,
@@ -39,9 +39,7 @@ from seepage.settings.units import (
     UnitsAudit,
     facts_of,
     planned,
-    rehearsed_rows,
     rows_identity,
-    with_fields,
 )
 from seepage.text import how_many
 from seepage.wire.forest import Objective
@@ -60,8 +58,6 @@ TREES_SCALES = {
     **dict.fromkeys(("leaf_counts", "hidden_sums", "values", "values_right"), Scale(None, 0.0, 1.0)),
     "rmse": Scale(False),
 }
-# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
-_FEWEST_REHEARSED = 20
 # Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
 _CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
@@ -70,6 +66,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     """An audit of federated trees; a unit is one attacked client, in a federation of its own."""
 
     setting = "trees"
+    fewest_rows = 20
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
 
@@ -86,8 +83,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 f"{spec.clients} clients with {max(spec.rows):,} rows each hold {most:,} rows, but {data.name!r} has "
                 f"{len(data.all):,}; give fewer clients or rows."
             )
-        refuse_inapplicable(spec.attacks, deployment(spec))
-        refuse_baselines(spec.baselines, deployment(spec))
+        refuse_inapplicable(spec.attacks, deployment(spec), spec.baselines)
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
             _check_defense(spec, label, defense)
@@ -118,11 +114,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             settings={name: getattr(spec, name) for name in _SHOWN},
         )
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        more: dict[str, Any] = {"records": configuration.batch_size, "keep": self.spec.keep_records}
-        return {**super().identity(configuration, part), **more}
-
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the side information of an attacker, for results."""
         if part.kind != "attack":
@@ -135,15 +126,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         """Grow trees in some federations, and return the messages of the attacked clients."""
         seeds = [stream(self.spec.seed, unit, "clients") % 2**62 for unit in units]
         return TreesExposure(self, configuration, units, [_federation(self, configuration, seed) for seed in seeds])
-
-    def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a federation with all its parts, from clients with a quarter and half the records."""
-
-        def expose(rows: int) -> Exposure:
-            audit = TreesAudit(with_fields(self.spec, {"rows": [rows]}), self.data, self.own)
-            return audit.expose(Configuration(configuration.defense, rows), range(1))
-
-        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,14 +23,14 @@ from seepage.protocols import trees as boosting
 from seepage.protocols.secureboost import GrownTrees, SecureBoost
 from seepage.registry import Need
 from seepage.seeds import stream
-from seepage.settings.guessing import attack_in, guessed
-from seepage.settings.labels import guesses_labels, labels_outcome, refuse_class_attacks, with_label_columns
+from seepage.settings.guessing import AttackedSecret
+from seepage.settings.labels import attacked_labels, guesses_labels, refuse_class_attacks, with_label_columns
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, marks_of, named
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_baselines, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.trees.base import (
     TESTED,
     TreesDefense,
@@ -45,7 +45,6 @@ from seepage.settings.units import (
     UnitsExposure,
     facts_of,
     planned,
-    rehearsed_rows,
     rows_identity,
     with_fields,
 )
@@ -53,7 +52,6 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.text import clean, how_many, listed
 from seepage.wire.forest import Objective
-from seepage.wire.labels import LabelGuess, LabelKnowledge
 from seepage.wire.secret import ColumnsSecret
 from seepage.wire.secureboost import ColumnSumsView, NodesView
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, KnownFeatures, Leaked
@@ -64,8 +62,6 @@ _SHOWN = ("trees", "depth", "learning_rate", "regularisation")
 _ROWS, _MOST = 2_000, 0.8
 # Records whose labels are guessed at most, the first: all rows by all nodes would fill the memory.
 _GUESSED = 5_000
-# Fewest rows in the smaller rehearsal: below, all of them are rehearsed.
-_FEWEST_REHEARSED = 400
 # Rows and coins of a control, and its trees: enough for equations that determine the coins, and for known labels.
 _CONTROL_ROWS, _CONTROL_COINS = 400, 4
 _CONTROL_TREES = {"trees": 30, "depth": 5, "learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0}
@@ -75,6 +71,7 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
     """An audit of boosted trees over columns; a unit is one training, with all its rows in it."""
 
     setting = "trees"
+    fewest_rows = 400
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows", "passive", "label_party"}) - {
         "dataset_options",
         "seed",
@@ -106,8 +103,7 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.partition = partition_of(spec, data)
         self.observer = _observer(spec, self.partition)
         refuse_class_attacks("trees", spec.attacks, data.schema.target)
-        refuse_inapplicable(spec.attacks, deployed(spec))
-        refuse_baselines(spec.baselines, deployed(spec))
+        refuse_inapplicable(spec.attacks, deployed(spec), spec.baselines)
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
             _check_defense(spec, label, defense)
@@ -156,11 +152,6 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
         observer: Mapping[str, Json] = {"observer": list(self.observer)} if self.spec.label_party else {}
         return {"columns": [list(columns) for columns in self.partition.columns], **observer}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        more = {"records": configuration.batch_size, "keep": self.spec.keep_records}
-        return {**super().identity(configuration, part), **more}
-
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the side information of an attacker, for results."""
         if part.kind != "attack":
@@ -173,18 +164,7 @@ class ColumnsAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Grow trees in some trainings."""
-        seeds = [stream(self.spec.seed, unit, "clients") % 2**62 for unit in units]
-        pairs = zip(units, seeds, strict=True)
-        return UnitsExposure(self.about, [_training(self, configuration, unit, seed) for unit, seed in pairs])
-
-    def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a training with all its parts, from a quarter and half of the rows."""
-
-        def expose(rows: int) -> Exposure:
-            audit = ColumnsAudit(with_fields(self.spec, {"rows": (rows,)}), self.data, self.own)
-            return audit.expose(Configuration(configuration.defense, rows), range(1))
-
-        return rehearsed_rows(expose, self.parts, configuration.batch_size, _FEWEST_REHEARSED)
+        return UnitsExposure(self.about, [_training(self, configuration, unit) for unit in units])
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums, trees of the active party alone, larger leaves, coarser bins and shallower trees."""
@@ -241,18 +221,19 @@ class _Grown:
     labels: Float[Tensor, " record"]
     tested: tuple[np.ndarray, np.ndarray]
 
-    def measure(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a part in this training."""
-        if part.kind == "about":
-            return Outcome(utility(self.grown.forest, *self.tested))
-        attack = attack_in("trees", part)
+    def about(self, part: PlannedPart) -> Outcome:
+        """Return how well the trees predict."""
+        return Outcome(utility(self.grown.forest, *self.tested))
+
+    def secret(self, part: PlannedPart) -> AttackedSecret[Any]:
+        """Return the passive party's cells, or the labels of the active one, as a secret."""
         purpose = "starts" if part.kind == "attack" else "baseline"
         seeds = [stream(self.audit.spec.seed, self.unit, purpose) % 2**62]
-        if part.column is not None:
-            return self.labels_guessed(*guessed(part, LabelGuess, attack, self.nodes(), self.knows_labels(), seeds))
-        sizes = {"training": 1, "column": len(self.passive)}
-        seen = (self.sums(), self.knows_columns(), seeds)
-        return self.columns_guessed(*guessed(part, FeatureGuess, attack, *seen, sizes))
+        if part.column is None:
+            return self.columns(seeds)
+        target, marginal = self.audit.data.schema.target, self.audit.data.statistics.target
+        true, labelled = self.labels[None, :_GUESSED], self.audit.spec.known_labels
+        return attacked_labels("trees", self.nodes(), target, marginal, true, labelled, seeds)
 
     @property
     def passive(self) -> list[int]:
@@ -291,30 +272,19 @@ class _Grown:
         marginals = tuple(statistics.marginals[i] for i in self.passive)
         return FeatureKnowledge(schema, marginals, _known_defense(self.defense), leaked=leaked)
 
-    def knows_labels(self) -> LabelKnowledge:
-        """Return the side information of the passive party."""
-        count = self.audit.spec.known_labels
-        target, marginal = self.audit.data.schema.target, self.audit.data.statistics.target
-        return LabelKnowledge(target, marginal, torch.arange(count)[None], self.labels[None, :count])
-
-    def columns_guessed(self, guess: FeatureGuess, seconds: float) -> Outcome:
-        """Return the figures of guessed cells, without the records that the active party knows."""
+    def columns(self, seeds: Sequence[int]) -> AttackedSecret[FeatureGuess]:
+        """Return the passive party's cells as a secret; the records that the active party knows do not count."""
         counted = slice(self.audit.spec.leaked, None)
         secret = ColumnsSecret(self.cells[None, counted, self.passive], self.labels[None, counted])
-        if guess.cells.shape[1] != len(self.cells):
-            raise BadInputError(
-                f"a guess of {guess.cells.shape[1]:,} records came of a view of {len(self.cells):,}; guess all of them."
-            )
-        chances = guess.chances and tuple(c if c is None else c[:, counted] for c in guess.chances)
-        some = replace(guess, cells=guess.cells[:, counted], chances=chances)
-        keep = self.audit.spec.keep_records or not self.audit.own
-        each = seconds / secret.cells.shape[1]
-        return features_outcome(self.knows_columns(), secret, some, each, keep)
+        seen = (self.sums(), self.knows_columns())
 
-    def labels_guessed(self, guess: LabelGuess, seconds: float) -> Outcome:
-        """Return the figures of guessed labels, without those that the passive party knows."""
-        target = self.audit.data.schema.target
-        return labels_outcome(target, self.labels[None, :_GUESSED], guess, self.audit.spec.known_labels, seconds)
+        def score(guess: FeatureGuess) -> Outcome:
+            chances = guess.chances and tuple(c if c is None else c[:, counted] for c in guess.chances)
+            some = replace(guess, cells=guess.cells[:, counted], chances=chances)
+            return features_outcome(seen[1], secret, some, self.audit.keeps_records)
+
+        shape = {"training": 1, "record": len(self.cells), "column": len(self.passive)}
+        return AttackedSecret("trees", FeatureGuess, lambda: seen, seeds, score, secret.cells.shape[1], shape)
 
 
 def partition_of(spec: TreesSpec, data: Dataset) -> Partition:
@@ -335,8 +305,8 @@ def _observer(spec: TreesSpec, partition: Partition) -> tuple[int, ...]:
     return tuple(passive[name] for name in spec.label_party) or tuple(partition.columns[1])
 
 
-def _training(audit: ColumnsAudit, configuration: Configuration, unit: int, seed: int) -> _Grown:
-    spec, data = audit.spec, audit.data
+def _training(audit: ColumnsAudit, configuration: Configuration, unit: int) -> _Grown:
+    spec, data, seed = audit.spec, audit.data, stream(audit.spec.seed, unit, "clients") % 2**62
     defense, count = audit.defenses[configuration.defense], configuration.batch_size
     assert count is not None
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(data.all)))

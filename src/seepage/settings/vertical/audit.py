@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,6 @@ from seepage.assessment import Measurement, auc
 from seepage.assessment.features import with_reach
 from seepage.assessment.three_questions import Population, Questions
 from seepage.attacks.vertical import (
-    ShadowAttack,
     ShadowInversion,
     completion_scores,
     gradient_scores,
@@ -42,7 +42,7 @@ from seepage.protocols.vertical import Rows, Steering, TrainedVertical, Vertical
 from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
 from seepage.settings import labels as label_inference
-from seepage.settings.guessing import attack_in, entry_in, guessed, needs_in, timed
+from seepage.settings.guessing import AttackedSecret, attack_in, entry_in, measure
 from seepage.settings.lever import Lever
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
@@ -68,7 +68,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.text import clean, how_many, listed
-from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
+from seepage.wire.labels import BatchView, LabelGuess, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -194,8 +194,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
         label_inference.refuse_class_attacks("vertical", spec.attacks, data.schema.target)
-        attacks = {part.title: make_part(registry.attacks.of("vertical"), part) for part in spec.attacks}
-        self.shadowing = {label: attack for label, attack in attacks.items() if isinstance(attack, ShadowAttack)}
+        registered = registry.attacks.of("vertical")
+        shadowing = [part for part in spec.attacks if entry_of(registered, part).traits.shadow]
+        self.shadowing = {part.title: make_part(registered, part) for part in shadowing}
         self.parts = self._planned()
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         _check_target(self.defenses, data.schema.target)
@@ -587,8 +588,10 @@ class VerticalExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
-        is_training = part.part.name == _TRAINING.name and part.kind == "about"
-        return joined([self.training() if is_training else self.guess(part)], self.audit.about)
+        if part.part.name == _TRAINING.name and part.kind == "about":
+            return joined([self.training()], self.audit.about)
+        secret: AttackedSecret[Any] = self.columns(part) if part.column is None else self.labels(part)
+        return joined([measure(part, secret, progress)], self.audit.about)
 
     def training(self) -> Outcome:
         """Return the networks' quality."""
@@ -624,30 +627,29 @@ class VerticalExposure(Exposure):
             figures.append(Measurement(f"label_auc_{name}", None, values))
         return figures
 
-    def guess(self, part: PlannedPart) -> Outcome:
-        """Return the figures of an attack, a baseline or the self-inversion in each training."""
-        if part.column is not None:
-            return self.labels(part)
-        needs = () if part.kind == "about" else needs_in("vertical", part)
-        seen = self.first if "gradients" in needs else self.seen
+    def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
+        """Return the attacked party's cells as a secret of an attack, a baseline or the self-inversion."""
+        itself, is_table = part.kind == "about", self.audit.layout is None
+        needs = () if itself else entry_in("vertical", part).needs
+        seen, attack = self.first if "gradients" in needs else self.seen, None
+        label = part.label.removesuffix(f"_{SELF_INVERSION}") if itself else part.label
+        if part.kind != "baseline" and label in self.audit.shadowing:
+            # A shadow that serves two readings is given what it needs where it is trained.
+            needs, read = (), lambda view, *_: self.shadow(label).guess(view)
+            attack = (lambda *_: self.shadow(label).self_inversion(seen.cells)) if itself else read
 
-        # What is granted and trained for the attack counts as its time.
-        def guess_of() -> object:
-            if part.kind == "about":
-                return self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
-            if part.kind == "attack" and part.label in self.audit.shadowing:
-                return self.shadow(part.label).guess(seen.view)
-            return attack_in("vertical", part)(seen.view, self.granted(needs), self.audit.seeds("attack"))
+        def score(guess: FeatureGuess) -> Outcome:
+            return self.figures(seen, guess, self.questions if is_table and not itself else None)
 
-        guess, seconds = timed(part, FeatureGuess, guess_of)
-        of_rows = part.kind != "about" and self.audit.layout is None
-        return self.figures(seen, guess, seconds, self.questions if of_rows else None)
+        trainings, records, seeds = seen.view.trainings, seen.view.records, self.audit.seeds("attack")
+        shape = {"training": trainings, "record": records, "column": len(self.knowledge.schema.columns)}
+        given = (lambda: (seen.view, self.granted(needs)), seeds, score, trainings * records)
+        return AttackedSecret("vertical", FeatureGuess, *given, shape if is_table else None, attack)
 
-    def labels(self, part: PlannedPart) -> Outcome:
-        """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
-        entry, attack = entry_in("vertical", part), attack_in("vertical", part)
-        victim, labelled = self.audit.spec.victim, self.audit.sizes.labels
-        trained = self.steered(attack) if "steering" in entry.needs else self.trained
+    def labels(self, part: PlannedPart) -> AttackedSecret[LabelGuess]:
+        """Return the labels of training as the secret of a passive party, which knows some."""
+        entry, victim, labelled = entry_in("vertical", part), self.audit.spec.victim, self.audit.sizes.labels
+        trained = self.steered(attack_in("vertical", part)) if "steering" in entry.needs else self.trained
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
             size, [seed] = min(self.audit.spec.gradient_batch, trained.rows.records), self.audit.seeds("returned")[:1]
@@ -656,10 +658,8 @@ class VerticalExposure(Exposure):
             view = self.returned if trained is self.trained else self.returned_in(trained)
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.audit.data.statistics.target
-        first = torch.arange(labelled).expand(len(true), labelled)
-        knowledge = LabelKnowledge(target, marginal, first, true[:, :labelled])
-        guess, seconds = guessed(part, LabelGuess, attack, view, knowledge, self.audit.seeds("attack"))
-        return label_inference.labels_outcome(target, true, guess, labelled, seconds)
+        known = (true, labelled, self.audit.seeds("attack"))
+        return label_inference.attacked_labels("vertical", view, target, marginal, *known)
 
     @cached_property
     def returned(self) -> ReturnedView:
@@ -706,16 +706,14 @@ class VerticalExposure(Exposure):
         return self.shadows[label]
 
     def figures(
-        self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float, questions: Questions | None
+        self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, questions: Questions | None
     ) -> Outcome:
         """Return a guess's figures in each training."""
-        each = seconds / (seen.view.trainings * seen.view.records)
         if self.audit.layout is None:
-            keep_records = self.audit.spec.keep_records or not self.audit.own
-            outcome = features_outcome(self.knowledge, seen, guess, each, keep_records, questions)
+            outcome = features_outcome(self.knowledge, seen, guess, self.audit.keeps_records, questions)
         else:
             pictures = [self.picture(cells) for cells in guess.cells]
-            outcome = Outcome(self.audit.layout.measure(seen, guess), each, pictures=pictures)
+            outcome = Outcome(self.audit.layout.measure(seen, guess), pictures=pictures)
         queries = torch.full((seen.view.trainings,), guess.queries, dtype=torch.float64)
         return replace(outcome, measured=[*outcome.measured, Measurement("queries", None, queries)])
 

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
-from seepage.attacks.horizontal.matching.optimise import Progress, report_interval
+from seepage.attacks.horizontal.matching.optimise import report_interval
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
+from seepage.pace import Progress
 from seepage.registry import attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 

@@ -15,9 +15,9 @@ from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, 
 from seepage.attacks.horizontal.exact.first_layer import FirstLayer, choose_records, first_layer, quotients
 from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proof_of
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
-from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
+from seepage.pace import Progress
 from seepage.registry import Traits, attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View

@@ -31,12 +31,12 @@ from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, 
 from seepage.attacks.horizontal.exact.unsent import NO_REPLAY, UnsentHarvester, before_unknown, in_words
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
-from seepage.attacks.horizontal.matching.optimise import Progress, scaled
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction, as_gradient, check
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.errors import check_count, positive
 from seepage.models.batch_norm import normalisations
+from seepage.pace import Progress, scaled
 from seepage.registry import Traits, attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.matching.engine import Engine
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.pace import Progress
 from seepage.tabular.relaxation import Relaxation
 
-Progress = Callable[[float], None]
 Schedule = Literal["constant", "cosine"]
 
 # Number of progress reports, and of steps between two of them: a long search has to say soon how fast it is.
@@ -32,11 +31,6 @@ class Descended(NamedTuple):
 def report_interval(iterations: int) -> int:
     """Return the number of steps between two progress reports."""
     return min(max(1, iterations // _REPORTS), _MOST_STEPS)
-
-
-def scaled(progress: Progress | None, share: float) -> Progress | None:
-    """Return the function that reports the progress of a part which makes up ``share`` of the whole."""
-    return None if progress is None else lambda done: progress(done * share)
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,12 @@ from seepage.attacks.horizontal.matching.ensemble import (
 from seepage.attacks.horizontal.matching.labels import Method, restore_labels
 from seepage.attacks.horizontal.matching.masks import MaskedEngine, Masks, joined
 from seepage.attacks.horizontal.matching.matching import Cosine, Matching
-from seepage.attacks.horizontal.matching.optimise import Descent, Progress, scaled
+from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.priors import Guided, Prior
 from seepage.attacks.horizontal.matching.surrogate import Surrogate
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.batch_norm import normalisations
+from seepage.pace import Progress, scaled
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
