@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seepage.attacks.trees import choices
+from seepage.solve import choices
 
 
 def test_sums_that_all_choices_have_are_given_up_at_once() -> None:
