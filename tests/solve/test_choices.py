@@ -39,4 +39,6 @@ def test_choices_of_many_targets_are_those_of_the_search_for_each(seed: int) -> 
 def test_nothing_to_choose_and_too_much() -> None:
     assert choices([], np.zeros(2), 0.1) == [()]
     assert choices([], np.ones(2), 0.1) == []
+    # Two to the 26 choices add up to nothing: they are not listed.
+    assert choices([np.zeros((2, 2))] * 26, np.zeros(2), 0.1) is None
     assert choices([np.zeros((2, 1))] * 60, np.zeros(1), 0.1) is None
