@@ -17,6 +17,7 @@ from seepage.attacks.statistics.solving import solve
 from seepage.captures.recovery import attacker_statistics
 from seepage.protocols.statistics import Newton, fit
 from seepage.settings.statistics.design import coarse
+from seepage.solve import directions, multipliers
 from seepage.wire.statistics import (
     NewtonMessage,
     NewtonStep,
@@ -291,8 +292,10 @@ def test_patterns_that_are_priced_out_are_excluded_by_proof(monkeypatch: pytest.
     patterns, _ = kernel.patterns_of(sent)
     occupied = len({tuple(code) for code in codes.tolist()})
     assert len(patterns) > occupied
-    for name, value in {"_TOGETHER": occupied, "_FIRST": 8, "_ENTER": 4}.items():
-        monkeypatch.setattr(solving, name, value)
+    for module in (directions, multipliers, solving):
+        monkeypatch.setattr(module, "TOGETHER", occupied)
+    monkeypatch.setattr(directions, "_FIRST", 8)
+    monkeypatch.setattr(directions, "_ENTER", 4)
     solved = solve(sent)
     _, low, high = kernel.bounds(sent, *solved.evidence)
     assert bool((low == numbers(patterns, codes)).all())

@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 
 from seepage import kernel
 from seepage.registry import baselines
+from seepage.solve.proportional import proportional
+from seepage.solve.remainders import to_total
 from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.statistics import (
@@ -24,10 +26,8 @@ from seepage.wire.statistics import (
 )
 
 Tables = list[list[np.ndarray]]
-# Rounds of proportional fitting, and the most patterns that it is carried out on.
-_ROUNDS, _MOST = 60, 20_000
-# Numbers up to here are none.
-_NOTHING = 1e-200
+# Most patterns that proportional fitting is carried out on.
+_MOST = 20_000
 
 
 def published(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> Tables | None:
@@ -169,25 +169,6 @@ def _outcomes(message: StatisticsMessage, knowledge: StatisticsKnowledge, genera
     return generator.permutation(codes).astype(float)
 
 
-def to_total(
-    near: Float[np.ndarray, " part"], total: int, upper: Float[np.ndarray, " part"] | None = None
-) -> Int[np.ndarray, " part"]:
-    """Return whole numbers near some, cut off at ``upper`` and scaled to a total, by largest remainders.
-
-    Example:
-        >>> to_total(np.array([1.4, 0.9, 0.7]), 3).tolist()
-        [1, 1, 1]
-    """
-    scaled = np.maximum(np.nan_to_num(near), 0)
-    scaled = scaled if upper is None else np.minimum(scaled, upper)
-    scaled = scaled * (total / max(float(scaled.sum()), 1e-300))
-    floor = np.floor(scaled + 1e-9).astype(int)
-    order = np.argsort(floor - scaled, kind="stable")
-    for k in range(total - int(floor.sum())):
-        floor[order[k % len(order)]] += 1
-    return floor
-
-
 @baselines.register("own_marginals", "statistics")
 @dataclass(frozen=True)
 class OwnTotals(_FromTables):
@@ -260,21 +241,6 @@ def fitted(tables: Tables, patterns: Int[np.ndarray, "pattern column"], total: i
     number = proportional(np.ones(len(patterns)), pairs, patterns)
     scaled: Float[np.ndarray, " pattern"] = number * (total / max(float(number.sum()), 1e-300))
     return scaled
-
-
-def proportional(
-    number: Float[np.ndarray, " pattern"],
-    tables: Sequence[tuple[tuple[int, ...], np.ndarray]],
-    patterns: Int[np.ndarray, "pattern column"],
-) -> Float[np.ndarray, " pattern"]:
-    """Return numbers of patterns that have tables, each of some columns, nearest to others, by proportional fitting."""
-    placed = [(np.ravel_multi_index(tuple(patterns[:, i] for i in columns), own.shape), own) for columns, own in tables]
-    for _ in range(_ROUNDS if placed else 0):
-        for place, table in placed:
-            have = np.bincount(place, number, table.size)
-            ratio = np.divide(table.ravel(), have, out=np.zeros(table.size), where=have > _NOTHING)
-            number = number * ratio[place]
-    return number
 
 
 def _possible(tables: Tables) -> np.ndarray | None:

@@ -11,10 +11,11 @@ import torch
 from seepage.baselines.random import Random
 from seepage.models.predictors import best_head
 from seepage.registry import baselines
+from seepage.solve.remainders import to_total
 from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secureboost import ColumnSumsView
-from seepage.wire.sums import Sent, values_of, whole_counts
+from seepage.wire.sums import Sent, values_of
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreeFilesView, TreesKnowledge
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
@@ -41,7 +42,7 @@ class OwnMarginals:
         generator, sent = np.random.default_rng([seed, 1]), Sent(message)
         columns = []
         for values in values_of(sent, knowledge):
-            counts = whole_counts(sent.counts[values.bins], knowledge.batch_size)
+            counts = to_total(sent.counts[values.bins], knowledge.batch_size)
             cells = np.repeat(values.cells, counts)
             missing = np.full(knowledge.batch_size - len(cells), np.nan)
             columns.append(generator.permutation(np.concatenate([cells, missing])))

@@ -108,20 +108,3 @@ def _number(
     else:
         cell = low
     return cell, max(cell - low, high - cell)
-
-
-def whole_counts(counts: Float[np.ndarray, " value"], records: int) -> Int[np.ndarray, " value"]:
-    """Return numbers of records as whole numbers that add up to all records, by the largest remainders."""
-    clipped = np.maximum(counts, 0.0)
-    if len(counts) == 0:
-        return np.zeros(0, dtype=np.int64)
-    if clipped.sum() <= 0:
-        # Where no sum counts any record, every value is as good as another.
-        clipped = np.ones(len(counts))
-    whole = np.rint(clipped)
-    if np.abs(clipped - whole).max() > 0.01 or whole.sum() != records:
-        scaled = clipped * records / clipped.sum()
-        whole = np.floor(scaled)
-        largest = np.argsort(whole - scaled, kind="stable")[: int(records - whole.sum())]
-        whole[largest] += 1
-    return whole.astype(np.int64)

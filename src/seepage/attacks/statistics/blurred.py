@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from seepage import kernel
-from seepage.attacks.statistics.solving import Matrix, Vector
-from seepage.baselines.statistics import fitted, independent, published, to_total
+from seepage.baselines.statistics import fitted, independent, published
+from seepage.solve.directions import Matrix, Vector
+from seepage.solve.remainders import to_total
 from seepage.tabular.schema import Discrete
 from seepage.wire.statistics import NewtonMessage, NewtonStep, StatisticsKnowledge, TablesMessage, totals_of
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.optimize import Bounds, LinearConstraint, lsq_linear, milp
+from scipy.optimize import lsq_linear
 
 from seepage import kernel
-from seepage.attacks.statistics.solving import SolvedCounts, System
-from seepage.baselines.statistics import to_total
+from seepage.attacks.statistics.solving import SolvedCounts
+from seepage.solve.directions import OrthogonalEquations
+from seepage.solve.programs import cheapest
+from seepage.solve.remainders import to_total
+from seepage.solve.whole_numbers import WholeNumbers
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.statistics import NewtonMessage, totals_of
 
@@ -39,12 +42,14 @@ def outcomes_of(message: NewtonMessage, schema: Schema, solved: SolvedCounts) ->
     system_of_sums = kernel.equations(sent, whole)
     each = np.kron(np.eye(len(there)), np.ones(width))
     exact = np.full(len(there), 1e-9)
-    system = System(
+    system = WholeNumbers(
         np.concatenate([system_of_sums.matrix.numpy(), each]),
         np.concatenate([system_of_sums.values.numpy(), counts]),
         np.concatenate([np.maximum(system_of_sums.slack.numpy(), 1e-9), exact]),
+        np.zeros(len(expected)),
+        np.repeat(counts, width),
     )
-    return _dealt(_whole(system, expected, np.repeat(counts, width)).reshape(-1, width), counts)
+    return _dealt(_whole(OrthogonalEquations(system), expected).reshape(-1, width), counts)
 
 
 def _chances(sent: kernel.Totals, patterns: torch.Tensor) -> np.ndarray:
@@ -67,34 +72,21 @@ def _chances(sent: kernel.Totals, patterns: torch.Tensor) -> np.ndarray:
     return chance.flatten().numpy()
 
 
-def _whole(system: System, expected: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def _whole(directions: OrthogonalEquations, expected: np.ndarray) -> np.ndarray:
     """Return whole numbers that have the sums, near those that are expected and have them."""
-    weight = np.minimum(system.weight, 1e4) / 1e4
-    matrix = np.concatenate([system.rows * weight[:, None], _PRIOR * np.eye(len(expected))])
-    side = np.concatenate([system.sides * weight, _PRIOR * expected])
-    near = lsq_linear(matrix, side, bounds=(0, np.maximum(upper, 1e-9)), method="bvls", max_iter=200).x
+    system, weight = directions.system, np.minimum(directions.weight, 1e4) / 1e4
+    matrix = np.concatenate([directions.rows * weight[:, None], _PRIOR * np.eye(len(expected))])
+    side = np.concatenate([directions.sides * weight, _PRIOR * expected])
+    near = lsq_linear(matrix, side, bounds=(0, np.maximum(system.high, 1e-9)), method="bvls", max_iter=200).x
     if system.fits(np.rint(near)):
         return np.rint(near)
-    count = len(near)
-    width = 1e-5 + len(system.values) ** 0.5 / system.weight
+    width = 1e-5 + len(system.values) ** 0.5 / directions.weight
     precise = width < 0.05
-    zero, eye = np.zeros((int(precise.sum()), count)), np.eye(count)
-    solved = milp(
-        np.concatenate([np.zeros(count), np.ones(count)]),
-        constraints=[
-            LinearConstraint(
-                np.concatenate([system.rows[precise], zero], axis=1),
-                system.sides[precise] - width[precise],
-                system.sides[precise] + width[precise],
-            ),
-            LinearConstraint(np.concatenate([eye, -eye], axis=1), -np.inf, near),
-            LinearConstraint(np.concatenate([-eye, -eye], axis=1), -np.inf, -near),
-        ],
-        integrality=np.concatenate([np.ones(count), np.zeros(count)]),
-        bounds=Bounds(np.zeros(2 * count), np.concatenate([upper, np.full(count, np.inf)])),  # pyright: ignore[reportArgumentType]
-        options={"time_limit": _SECONDS, "mip_rel_gap": 0.05},
-    )
-    return near if solved.x is None else np.rint(solved.x[:count])
+    rows, sides, width = directions.rows[precise], directions.sides[precise], width[precise]
+    options = {"time_limit": _SECONDS, "mip_rel_gap": 0.05}
+    limits = [(rows, sides - width, sides + width)]
+    solved = cheapest(np.zeros(len(near)), system.high, limits, [(np.eye(len(near)), near)], options)
+    return near if solved is None else solved
 
 
 def _dealt(numbers: np.ndarray, counts: np.ndarray) -> np.ndarray:

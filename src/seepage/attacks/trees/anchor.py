@@ -15,8 +15,9 @@ from seepage.attacks.trees.paths import Path, paths_of_bin
 from seepage.attacks.trees.patterns import read_patterns
 from seepage.attacks.trees.proving import proof_of
 from seepage.registry import attacks
+from seepage.solve.remainders import to_total
 from seepage.wire.horizontal import NOT_TRIED
-from seepage.wire.sums import Sent, values_of, whole_counts
+from seepage.wire.sums import Sent, values_of
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, TreesKnowledge
 
 # Splits that share a bin are told apart by their sums; with more records than this in it, by too few digits.
@@ -86,7 +87,7 @@ class Anchor:
     ) -> tuple[list[Path], dict[int, int]]:
         """Return the paths that are read in the bins of a column, and the number of records in each other bin."""
         here = sent.cuts.of(column)
-        counts = whole_counts(sent.counts[here], knowledge.batch_size)
+        counts = to_total(sent.counts[here], knowledge.batch_size)
         paths: list[Path] = []
         rest: dict[int, int] = {}
         for number, count in zip(range(here.start, here.stop), counts.tolist(), strict=True):

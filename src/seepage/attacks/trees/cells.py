@@ -8,29 +8,22 @@ records' cells as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from scipy.linalg import get_lapack_funcs
 
-from seepage.attacks.trees.choices import only_choices
 from seepage.attacks.trees.paths import DERIVATIVE_ERROR, Path
 from seepage.attacks.trees.transport import assigned
-from seepage.wire.sums import Sent, Values, whole_counts
+from seepage.solve.remainders import to_total
+from seepage.solve.whole_numbers import Elimination, WholeNumbers
+from seepage.wire.sums import Sent, Values
 
-# Singular values below this share of the largest are taken as zero: far above what rounding leaves.
-_LEAST_SINGULAR = 1e-5
-# Equations or paths up to which singular values are computed. Beyond, a small penalty takes their place, as a share of
-# the sum of all squares.
-_DECOMPOSED, _RIDGE = 1_000, 1e-11
-_SAFE = 0.25  # bound on the error of a solved number of records, below which rounding to a whole number is safe
 LEFT = -1  # in place of a bin: records that are in none of those whose records are known
-_TRIED = 2**12  # choices within one node that are tried at most
+_TRIED = 2**12  # numbers of records within one node that are tried at most
 _Counts = Int[np.ndarray, "path value"]
 _OfPath = Int[np.ndarray, " path"]
 _OfValue = Int[np.ndarray, " value"]
-_Some = Int[np.ndarray, " some"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ class _Equations:
     def __init__(self, sent: Sent, alike: _Paths, noise: float) -> None:
         self.alike, self.noise = alike, noise
         rows, sums, errors = [], [], []
-        self.nodes: list[tuple[int, Int[np.ndarray, " _path"]]] = []
+        self.nodes: list[tuple[int, int]] = []
         of_bins = np.array(alike.bins, dtype=np.int64)
         for t, tree in enumerate(sent.forest.trees):
             gradients = alike.gradients[:, t]
@@ -132,94 +125,53 @@ class _Equations:
                 sums.append(received.T)
                 error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[here].sum()))
                 errors += [error, error]
-                self.nodes.append((2 * len(rows) - 2, here))
+                self.nodes.append((2 * len(rows) - 2, 2 * len(rows) - 1))
         self.matrix = np.concatenate(rows)
         self.sums = np.concatenate(sums)
         self.errors = np.array(errors)
-        self.whole = self.solver(np.arange(len(alike.number)))
-
-    def solver(self, some: _Some) -> _Solver:
-        """Return the solver of the equations for some of the paths."""
-        return _Solver(self.matrix[:, some], self.alike.number[some], self.errors, self.noise)
-
-
-class _Solver:
-    """Least squares with a small penalty for the equations of some paths."""
-
-    def __init__(
-        self, part: Float[np.ndarray, "row some"], numbers: _Some, errors: Float[np.ndarray, " row"], noise: float
-    ) -> None:
-        self.part = part
-        self.determined: Bool[np.ndarray, " some"] = np.zeros(len(numbers), dtype=bool)
-        """Which of the paths the equations determine."""
-        # The smaller of the two matrices of products.
-        self.wide = part.shape[0] < part.shape[1]
         # As much weight on few records as the noise of all equations has.
-        ridge = noise**2 * len(part)
-        self.half = _half(part @ part.T if self.wide else part.T @ part, ridge)
-        if noise or not len(numbers):
-            return
-        likely = np.arange(len(numbers))
-        if self.wide:
-            seen = self.half.T @ part
-            # What is kept of a path's own number. Where that is little, others cannot be told from it.
-            likely = np.flatnonzero((1 - np.square(seen).sum(0)) * numbers < _SAFE / 2)
-            inverse = seen[:, likely].T @ self.half.T
-        else:
-            inverse = self.half @ (self.half.T @ part.T)
-        # What is left of other paths where one alone is meant, whatever the matrix that stands for an inverse.
-        left = inverse @ part
-        left[np.arange(len(likely)), likely] -= 1
-        self.determined[likely] = (np.abs(left) @ numbers < _SAFE / 2) & (np.abs(inverse) @ errors < _SAFE / 2)
-
-    def __call__(self, sums: Float[np.ndarray, "row value"]) -> Float[np.ndarray, "some value"]:
-        """Return the numbers of records of each path that have these sums."""
-        if self.wide:
-            return self.part.T @ (self.half @ (self.half.T @ sums))
-        return self.half @ (self.half.T @ (self.part.T @ sums))
-
-
-def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side rank"]:
-    """Return a matrix whose product with its own transpose is the (regularised) inverse of a matrix of products."""
-    if not len(squares):
-        return squares
-    if not ridge and len(squares) <= _DECOMPOSED:
-        values, vectors = np.linalg.eigh(squares)
-        significant = values > max(float(values[-1]), 1e-300) * _LEAST_SINGULAR**2
-        return np.asarray(vectors[:, significant] / np.sqrt(values[significant]))
-    squares[np.diag_indices_from(squares)] += ridge or max(_RIDGE * float(squares.trace()), 1e-30)
-    (invert,) = get_lapack_funcs(("trtri",), (squares,))
-    inverse: np.ndarray = invert(np.linalg.cholesky(squares), lower=1)[0]
-    return inverse.T
+        self.ridge = noise**2 * len(self.matrix)
+        most = alike.number.astype(float)
+        whole = WholeNumbers(self.matrix, np.zeros(len(self.matrix)), self.errors, np.zeros_like(most), most)
+        self.whole = Elimination(whole, np.arange(len(most)), self.ridge)
 
 
 def _column(sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]) -> _Counts:
-    """Return how many records of each path have each value."""
-    counts = np.full((len(alike.number), len(values.bins)), -1, dtype=np.int64)
-    left = whole_counts(sent.counts[values.bins], len(alike.of_record))
-    counts[~_possible(sent, alike, values, left)] = 0
-    _fill_from_bins(alike, values, read_in, counts)
-    sums = equations.sums[:, values.bins]
-    estimate = equations.whole(sums)
-    _settle(counts, alike.number, left)
-    _round(counts, estimate, equations.whole.determined, np.arange(len(counts)))
-    for _ in range(len(counts)):
-        _settle(counts, alike.number, left)
-        open_paths = np.flatnonzero((counts < 0).any(1))
-        if not len(open_paths):
-            break
-        before = int((counts < 0).sum())
-        rest = sums - equations.matrix @ np.maximum(counts, 0)
-        if len(open_paths) < len(counts):
-            solver = equations.solver(open_paths)
-            estimate[open_paths] = solver(rest) + np.maximum(counts[open_paths], 0)
-            _round(counts, estimate[open_paths], solver.determined, open_paths)
-        if int((counts < 0).sum()) == before:
-            _try_nodes(counts, equations, rest)
-        if int((counts < 0).sum()) == before:
-            break
-    _settle(counts, alike.number, left)
-    return _guessed(counts, estimate, alike.number, left)
+    """Return how many records of each path have each value.
+
+    The columns of this table have the sums of the bins, and its rows and columns have known totals.
+    """
+    number = alike.number.astype(float)
+    left = to_total(sent.counts[values.bins], len(alike.of_record))
+    high = number[:, None] * _possible(sent, alike, values, left)
+    low = np.zeros_like(high)
+    _fill_from_bins(alike, values, read_in, low, high)
+    table = WholeNumbers(equations.matrix, equations.sums[:, values.bins], equations.errors, low, high)
+    # Before anything is known, so that all paths have an estimate.
+    elimination, estimate = equations.whole, equations.whole.estimate(replace(table, low=np.zeros_like(low)))
+    while True:
+        table = before = _with_totals(table, number, left)
+        open_paths = np.flatnonzero(~table.sure.all(1))
+        if len(open_paths) < len(number):
+            elimination = Elimination(table, open_paths, equations.ridge)
+            estimate[open_paths] = elimination.estimate(table)
+        if not equations.noise:
+            table = table.eliminated(elimination)
+            table = table.searched(equations.nodes, _TRIED) if _same(table, before) else table
+        if _same(table, before):
+            return _guessed(table, estimate, alike.number, left)
+
+
+def _with_totals(table: WholeNumbers, number: Float[np.ndarray, " path"], left: _OfValue) -> WholeNumbers:
+    """Return a table of records by path and value with what the totals of both say."""
+    of_values = WholeNumbers(np.ones((1, len(number))), left[None].astype(float), np.zeros(1), table.low, table.high)
+    totals = of_values.bounded(number)
+    return replace(table, low=totals.low, high=totals.high)
+
+
+def _same(table: WholeNumbers, before: WholeNumbers) -> bool:
+    """Return whether no further number became sure; bounds that close in on one are not worth another inverse."""
+    return int(table.sure.sum()) == int(before.sure.sum())
 
 
 def _possible(
@@ -235,82 +187,34 @@ def _possible(
     )
 
 
-def _fill_from_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: _Counts) -> None:
+def _fill_from_bins(
+    alike: _Paths,
+    values: Values,
+    read_in: Sequence[int],
+    low: Float[np.ndarray, "path value"],
+    high: Float[np.ndarray, "path value"],
+) -> None:
     """Fill in the column in whose bins all records of a path were read."""
     place = {int(number): i for i, number in enumerate(values.bins)}
-    read = np.zeros(counts.shape, dtype=np.int64)
+    read = np.zeros(low.shape)
     for number, c in zip(read_in, alike.of_record, strict=True):
         if number in place:
             read[c, place[number]] += 1
     complete = read.sum(1) == alike.number
-    counts[complete] = read[complete]
+    low[complete] = high[complete] = read[complete]
 
 
-def _settle(counts: _Counts, number: _OfPath, left: _OfValue) -> None:
-    """Fill in the counts that the totals by path and by value determine."""
-    while True:
-        open_cells = counts < 0
-        of_path = number - np.maximum(counts, 0).sum(1)
-        of_value = left - np.maximum(counts, 0).sum(0)
-        # One open cell of a path or value takes all that is left; where nothing is left, all open cells are 0.
-        none = open_cells & ((of_path <= 0)[:, None] | (of_value <= 0)[None])
-        only = open_cells & ~none & (open_cells.sum(1) == 1)[:, None]
-        most = (open_cells * np.maximum(of_path, 0)[:, None]).sum(0)
-        full = open_cells & ~none & ~only & (most == of_value)[None]
-        if not (none | only | full).any():
-            return
-        counts[none] = 0
-        if only.any():
-            counts[only] = np.broadcast_to(of_path[:, None], counts.shape)[only]
-        elif full.any():
-            # All paths that may have a value do.
-            first = int(np.flatnonzero(full.any(0))[0])
-            rows = full[:, first]
-            counts[rows, first] = of_path[rows]
-
-
-def _round(
-    counts: _Counts, estimate: Float[np.ndarray, "some value"], determined: Bool[np.ndarray, " some"], some: _Some
-) -> None:
-    whole = np.rint(estimate)
-    near = (np.abs(estimate - whole) < _SAFE) & (whole >= 0) & determined[:, None] & (counts[some] < 0)
-    part = counts[some]
-    part[near] = whole[near].astype(np.int64)
-    counts[some] = part
-
-
-def _try_nodes(counts: _Counts, equations: _Equations, rest: np.ndarray) -> None:
-    """Fill in counts that have a single solution within one node, for nodes with few open paths."""
-    for row, members in equations.nodes:
-        open_here = members[(counts[members] < 0).any(1)]
-        if not 0 < len(open_here) <= _TRIED.bit_length() or np.prod(equations.alike.number[open_here] + 1.0) > _TRIED:
-            continue
-        both = [row, row + 1]
-        error = float(equations.errors[row])
-        # Values that are open for the same paths have the same choices.
-        which: dict[bytes, list[int]] = {}
-        is_open = counts[open_here] < 0
-        for value in np.flatnonzero(is_open.any(0)):
-            which.setdefault(is_open[:, value].tobytes(), []).append(int(value))
-        for members_open, values in which.items():
-            some = open_here[np.frombuffer(members_open, dtype=bool)]
-            numbers = [np.arange(int(number) + 1)[:, None] for number in equations.alike.number[some]]
-            options = [n * equations.matrix[both, c] for n, c in zip(numbers, some, strict=True)]
-            solved, only = only_choices(options, rest[both][:, values].T, error)
-            here = np.array(values)[solved]
-            counts[np.ix_(some, here)] = only.T
-            rest[:, here] -= equations.matrix[:, some] @ only.T
-
-
-def _guessed(counts: _Counts, estimate: Float[np.ndarray, "path value"], number: _OfPath, left: _OfValue) -> _Counts:
+def _guessed(
+    table: WholeNumbers, estimate: Float[np.ndarray, "path value"], number: _OfPath, left: _OfValue
+) -> _Counts:
     """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
-    settled = np.maximum(counts, 0)
-    paths = np.repeat(np.arange(len(counts)), np.maximum(number - settled.sum(1), 0))
+    settled = table.low.astype(np.int64)
+    paths = np.repeat(np.arange(len(settled)), np.maximum(number - settled.sum(1), 0))
     places = np.maximum(left - settled.sum(0), 0)
     free = np.flatnonzero(places)
     dealt = settled.copy()
     if len(paths) and len(free):
-        gains = estimate[np.ix_(paths, free)] - 1e3 * (counts[np.ix_(paths, free)] >= 0)
+        gains = estimate[np.ix_(paths, free)] - 1e3 * table.sure[np.ix_(paths, free)]
         # Where a damaged message has more of one than of the other, some of them stay alone.
         idle = int(places.sum()) - len(paths)
         gains = np.pad(gains, ((0, max(0, idle)), (0, int(idle < 0))))

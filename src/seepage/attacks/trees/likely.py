@@ -11,8 +11,9 @@ from jaxtyping import Float, Float32, Int
 
 from seepage.attacks.trees.cells import LEFT
 from seepage.attacks.trees.paths import Path
+from seepage.solve.remainders import to_total
 from seepage.wire.forest import Tree
-from seepage.wire.sums import Sent, whole_counts
+from seepage.wire.sums import Sent
 
 _READINGS = 300  # readings of a bin that are followed side by side
 _MOST = 6  # records of a bin that are told apart
@@ -78,7 +79,7 @@ def likely_paths(sent: Sent, column: int, records: int, noise: float) -> tuple[l
     last = len(forest.rounds) - 1
     ends = {p: _Ends.of(sent, p, r == last) for r in range(last + 1) for p in forest.of_round(r)}
     here = sent.cuts.of(column)
-    counts = whole_counts(sent.counts[here], records)
+    counts = to_total(sent.counts[here], records)
     read: dict[int, dict[int, _Readings | None]] = {}
     rest: dict[int, int] = {}
     for number, whole in zip(range(here.start, here.stop), counts.tolist(), strict=True):

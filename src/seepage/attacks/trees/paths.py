@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from seepage.attacks.trees.choices import MOST, choices
+from seepage.solve.choices import MOST, choices
 from seepage.wire.forest import Forest
 from seepage.wire.sums import Sent
 

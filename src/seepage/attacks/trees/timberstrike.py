@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 
 from seepage.attacks.trees.files import counts_of, sums_of
 from seepage.errors import check_count
 from seepage.registry import attacks
+from seepage.solve.programs import cheapest
+from seepage.solve.remainders import to_total
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics
 from seepage.wire.forest import Tree
-from seepage.wire.sums import whole_counts
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnowledge
 
 
@@ -101,34 +100,15 @@ class TimberStrike:
         kinds, targets = np.nonzero(possible[first])
         if not possible[first].any(1).all():
             return None
-        count, leaf_count = len(kinds), len(leaves)
-        # Whole numbers of rows, then the distance of each leaf's two sums.
-        width = count + 2 * leaf_count
-        variables = np.arange(count)
-        each = coo_array((np.ones(count), (kinds, variables)), shape=(len(first), width))
-        constraints = [_between(each, number, number)]
-        for s in range(2):
-            values = gradients[first][kinds, s]
-            slack = coo_array(
-                (np.ones(leaf_count), (np.arange(leaf_count), count + s * leaf_count + np.arange(leaf_count))),
-                shape=(leaf_count, width),
-            )
-            sums = coo_array((values, (targets, variables)), shape=(leaf_count, width))
-            constraints.append(_between(sums - slack, -np.inf, leaves[:, s]))
-            constraints.append(_between(sums + slack, leaves[:, s], np.inf))
-        cost = np.concatenate([np.zeros(count), np.ones(2 * leaf_count)])
-        whole = np.concatenate([np.ones(count), np.zeros(2 * leaf_count)])
-        upper = np.concatenate([number[kinds], np.full(2 * leaf_count, np.inf)])
-        solved = milp(
-            cost,
-            integrality=whole,
-            bounds=Bounds(0, cast("Any", upper)),
-            constraints=constraints,
-            options={"node_limit": self.nodes, "mip_rel_gap": 1e-3},
-        )
-        if solved.x is None:
+        variables = np.arange(len(kinds))
+        each = csr_array((np.ones(len(kinds)), (kinds, variables)), shape=(len(first), len(kinds)))
+        derivatives, shape = gradients[first][kinds], (len(leaves), len(kinds))
+        sums = [(csr_array((derivatives[:, s], (targets, variables)), shape=shape), leaves[:, s]) for s in range(2)]
+        limits, options = [(each, number, number)], {"node_limit": self.nodes, "mip_rel_gap": 1e-3}
+        solved = cheapest(np.zeros(len(kinds)), number[kinds].astype(float), limits, sums, options)
+        if solved is None:
             return None
-        numbers = np.rint(solved.x[:count]).astype(np.int64)
+        numbers = solved.astype(np.int64)
         assigned = np.full(len(alike), -1)
         for kind in range(len(first)):
             here = np.flatnonzero(alike == kind)
@@ -137,11 +117,6 @@ class TimberStrike:
             assigned[here[: len(dealt)]] = dealt
             assigned[here[len(dealt) :]] = targets[own][0]
         return assigned
-
-
-def _between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
-    """Return limits of linear combinations; type stubs know single limits only."""
-    return LinearConstraint(matrix.tocsr(), low, high)
 
 
 @dataclass(frozen=True)
@@ -186,12 +161,12 @@ def _first(message: FileMessage, tree: Tree, sums: Float[np.ndarray, " node"], k
     start = float(forest.intercept[tree.output])
     counted = counts_of(message, knowledge)
     if counted and np.isfinite(counted[0]).all():
-        counts = whole_counts(counted[0].ravel(), knowledge.batch_size).reshape(counted[0].shape)
+        counts = to_total(counted[0].ravel(), knowledge.batch_size).reshape(counted[0].shape)
     else:
         # Without counts rows are shared out by the leaves' second derivatives, or evenly.
         here = sums[tree.leaves]
         shares = here if np.isfinite(here).all() else np.ones(len(tree.leaves))
-        counts = whole_counts(shares / shares.sum() * knowledge.batch_size, knowledge.batch_size)[:, None]
+        counts = to_total(shares / shares.sum() * knowledge.batch_size, knowledge.batch_size)[:, None]
     places, labels = np.nonzero(np.ones_like(counts))
     number = counts.ravel()
     leaf = tree.leaves[np.repeat(places, number)]

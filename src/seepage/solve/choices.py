@@ -13,9 +13,19 @@ MOST = 2**14
 
 
 def choices(
-    options: Sequence[Float[np.ndarray, "_option value"]], target: Float[np.ndarray, " value"], allowed: float
+    options: Sequence[Float[np.ndarray, "_option value"]],
+    target: Float[np.ndarray, " value"],
+    allowed: float | Float[np.ndarray, " value"],
+    most: int = MOST,
 ) -> list[tuple[int, ...]] | None:
-    """Return every choice of one option of each item whose values add up to a target; None where there are too many."""
+    """Return every choice of one option of each item whose values add up to a target; None where there are too many.
+
+    Args:
+        options: values of each option of each item.
+        target: what the values of the chosen options add up to.
+        allowed: the most that each sum may be off by.
+        most: largest number of combinations of half of the items, and of choices.
+    """
     if not options:
         return [()] if bool((np.abs(target) <= allowed).all()) else []
     # Items with many options first, each to the half with fewer combinations.
@@ -26,12 +36,12 @@ def choices(
         half = int(sizes[1] < sizes[0])
         halves[half].append(item)
         sizes[half] *= len(options[item])
-    if max(sizes) > MOST:
+    if max(sizes) > most:
         return None
     first, second = (_sums(options, half, len(target)) for half in halves)
     solutions: list[tuple[int, ...]] = []
     for here, near in _matches(second, target - first, allowed):
-        if len(solutions) + len(near) > MOST:
+        if len(solutions) + len(near) > most:
             return None
         for there in near.tolist():
             chosen = [0] * len(options)
@@ -42,27 +52,32 @@ def choices(
     return solutions
 
 
-def only_choices(
-    options: Sequence[Float[np.ndarray, "_option value"]], targets: Float[np.ndarray, "target value"], allowed: float
-) -> tuple[Int[np.ndarray, " solved"], Int[np.ndarray, "solved item"]]:
-    """Return the targets that a single choice of one option of each item adds up to, and these choices."""
-    # All combinations are listed: there should be few.
+def all_choices(
+    options: Sequence[Float[np.ndarray, "_option value"]],
+    targets: Float[np.ndarray, "target value"],
+    allowed: float | Float[np.ndarray, " value"],
+) -> list[Int[np.ndarray, "_choice item"]]:
+    """Return for each target every choice of one option of each item; all combinations are listed, so few should be."""
     sums = _sums(options, range(len(options)), targets.shape[1])
-    alone = [(here, int(near[0])) for here, near in _matches(sums, targets, allowed) if len(near) == 1]
-    positions, indices = np.array(alone, dtype=np.int64).reshape(-1, 2).T
-    return positions, np.stack(np.unravel_index(indices, [len(option) for option in options]), axis=-1)
+    matches = dict(_matches(sums, targets, allowed))
+    sizes = [len(option) for option in options]
+    none = np.zeros(0, dtype=np.int64)
+    return [np.stack(np.unravel_index(matches.get(i, none), sizes), axis=-1) for i in range(len(targets))]
 
 
 def _matches(
-    sums: Float[np.ndarray, "combination value"], wanted: Float[np.ndarray, "target value"], allowed: float
+    sums: Float[np.ndarray, "combination value"],
+    wanted: Float[np.ndarray, "target value"],
+    allowed: float | Float[np.ndarray, " value"],
 ) -> Iterator[tuple[int, Int[np.ndarray, " near"]]]:
     """Return each target with the combinations whose sums are near to it, where there are some."""
     by_first = np.argsort(sums[:, 0], kind="stable")
     ordered = sums[by_first]
-    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
-    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
+    each = np.broadcast_to(allowed, wanted.shape[1:])
+    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - each[0])
+    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + each[0], side="right")
     for here in np.flatnonzero(high > low):
-        near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
+        near = (np.abs(ordered[low[here] : high[here]] - wanted[here]) <= each).all(axis=1)
         yield int(here), by_first[low[here] : high[here]][near]
 
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from seepage.attacks.trees.choices import choices, only_choices
+from seepage.solve.choices import all_choices, choices
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -27,17 +27,18 @@ def test_all_choices_are_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_single_choices_are_those_of_the_search_for_each_target(seed: int) -> None:
+def test_choices_of_many_targets_are_those_of_the_search_for_each(seed: int) -> None:
     rng = np.random.default_rng(seed)
     options = [rng.integers(-3, 4, (rng.integers(1, 4), 2)).astype(float) for _ in range(rng.integers(1, 5))]
     targets = rng.integers(-6, 7, (20, 2)).astype(float)
     each = [choices(options, target, 1e-9) for target in targets]
-    expected = {i: found[0] for i, found in enumerate(each) if found is not None and len(found) == 1}
-    found, chosen = only_choices(options, targets, 1e-9)
-    assert {int(i): tuple(one) for i, one in zip(found, chosen.tolist(), strict=True)} == expected
+    found = all_choices(options, targets, np.full(2, 1e-9))
+    assert [sorted(map(tuple, one.tolist())) for one in found] == [sorted(one or []) for one in each]
 
 
 def test_nothing_to_choose_and_too_much() -> None:
     assert choices([], np.zeros(2), 0.1) == [()]
     assert choices([], np.ones(2), 0.1) == []
+    # Two to the 26 choices add up to nothing: they are not listed.
+    assert choices([np.zeros((2, 2))] * 26, np.zeros(2), 0.1) is None
     assert choices([np.zeros((2, 1))] * 60, np.zeros(1), 0.1) is None
