@@ -281,7 +281,7 @@ def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: R
     shown.close()
 
 
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [pytest.param(390, marks=pytest.mark.slow), 1200])
 def test_axe_finds_nothing(browser: Browser, plain: Report, tmp_path: Path, width: int) -> None:
     write_html(tmp_path / "report.html", [plain], {"time": "now"})
     # The page's own policy lets no other script in.

@@ -90,7 +90,7 @@ def test_losses_that_do_not_fit_are_refused_before_anything_runs() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("topology", ["vanilla", "u_shaped"])
+@pytest.mark.parametrize("topology", [pytest.param("vanilla", marks=pytest.mark.slow), "u_shaped"])
 def test_whole_clients_train_on_the_loss_that_is_given(topology: str) -> None:
     small = {name: SMALL[name] for name in ("dataset", "hidden", "batch_size", "epochs", "repetitions")}
     spec = SplitSpec.of(**small, topology=topology, loss={"reduction": "sum", "weights": [1, 5]}, leaked=8)
