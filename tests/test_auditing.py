@@ -63,7 +63,7 @@ def test_no_cell_of_ones_own_table_leaves_it(tmp_path: Path, capfd: pytest.Captu
     report.show()
     show_inferred(make_console(stderr=True), infer(tmp_path / "people.csv", "ill"))
     told = "".join(capfd.readouterr())
-    assert "1 discrete, 2 continuous" in " ".join(told.split())
+    assert "2 discrete, 2 continuous" in " ".join(told.split())
     files = {path.name: path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").iterdir()}
     assert set(files) == {"audit.sqlite", "provenance.json", "report.html", "results.csv", "results.json"}
     for place, text in {**files, "terminal": told}.items():
