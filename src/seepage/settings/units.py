@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from seepage import datasets, registry
 from seepage.assessment.measurement import joined_figures
@@ -112,6 +112,7 @@ def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
     return Outcome(measured, seconds, joined_evidence, pictures if any(pictures) else ())
 
 
+@runtime_checkable
 class AttackedUnit(Protocol):
     """A unit with the attacker's view of it."""
 
