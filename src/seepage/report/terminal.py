@@ -11,8 +11,9 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from seepage.results.checks.finding import few_of
 from seepage.tabular.policy import GUESSED
-from seepage.text import clean, how_many, listed
+from seepage.text import as_sentence, clean, how_many, listed
 
 if TYPE_CHECKING:
     from seepage.errors import Remedy
@@ -95,8 +96,8 @@ def show_inferred(
     """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
 
     To look at are the target, sensitive columns, those left out, and those whose kind was guessed or decided near a
-    threshold; where no column is of the last two kinds, two lines say it all. ``wording`` words the choice that would
-    change a guess.
+    threshold; where no column is of the last two kinds, a paragraph says it all. ``wording`` words the choice that
+    would change a guess.
     """
     target = inferred.schema.target.name
     sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
@@ -117,9 +118,8 @@ def show_inferred(
         named = [f"target {clean(target, 32)}"]
         if sensitive:
             names = [clean(name, 32) for name in sorted(sensitive)]
-            several = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-            named.append(f"sensitive: {listed(names[:_NAMED] + several)}")
-        notes = [clean(note, _WIDE) for note in inferred.notes]
+            named.append(f"sensitive: {listed(few_of(names, _NAMED))}")
+        notes = [as_sentence(clean(note, _WIDE)) for note in inferred.notes]
         console.print(Paragraph(" ".join([f"{title}; {'; '.join(named)}.", *notes, advice]), indent=0))
         return
     # All that was guessed is shown, however much it is.

@@ -66,7 +66,11 @@ class FederationsExposure(Exposure, Generic[A, P]):
         is_attack, data = part.kind == "attack", audit.dataset
         assert data is not None
         true = zip(*((federation.cells, federation.labels) for federation in self.federations), strict=True)
-        population = Population.of(data.all, data.schema, data.statistics, audit.spec.quasi_identifiers)
+
+        def questions() -> Questions:
+            population = Population.of(data.all, data.schema, data.statistics, audit.spec.quasi_identifiers)
+            return Questions(population, self._seeds("questions"), possible=is_attack)
+
         records = attacked_records(
             audit.setting,
             data.statistics,
@@ -76,7 +80,7 @@ class FederationsExposure(Exposure, Generic[A, P]):
             self._seeds("starts" if is_attack else "baseline"),
             [create(name) for name in self.metrics],
             keep_records=audit.keeps_records if is_attack else None,
-            questions=lambda: Questions(population, self._seeds("questions"), possible=is_attack),
+            questions=questions,
             further=self.further,
         )
         return measure(part, records, progress)

@@ -240,7 +240,8 @@ class Exposure(ABC):
         """Return the figures of a part on these units.
 
         Args:
-            progress: callback that gets the share of the work done since the last call.
+            progress: callback that gets the share of the work done since the last call, and 0 once there is a guess,
+                before it is scored: a trial stops there.
 
         Raises:
             BadInputError: the part cannot be run on these units.

@@ -23,7 +23,7 @@ from seepage import kernel
 from seepage.solve.directions import TOGETHER, Matrix, OrthogonalEquations, Vector
 
 _SINGLE_PROGRAMS = 60
-# OrthogonalEquations that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
+# Directions that a proof uses stand this many roundings above nothing; the fewer do so, the better it bounds.
 _LEVELS = (1e5, 1e3)
 _PROJECTIONS, _ABOVE, _PRICINGS = 400, 0.3, 8
 # Most branches of one linear program.
@@ -121,7 +121,7 @@ def _single_programs(
     which = which[np.argsort(-counts[which])][: _SINGLE_PROGRAMS if len(upper) <= TOGETHER else 0]
     open_patterns = upper > 0
     within, most = directions.bounds
-    # OrthogonalEquations that are left out have duals of 0.
+    # Directions that are left out have duals of 0.
     rows, sides = directions.rows * strong[:, None], directions.sides * strong
     for p in which:
         if until():

@@ -104,10 +104,10 @@ def few(items: Sequence[str]) -> str:
     return "; ".join([*items[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
-def few_of(names: Sequence[str]) -> list[str]:
+def few_of(names: Sequence[str], most: int = _SHOWN) -> list[str]:
     """Return the first names and, as a further name, the number of the others."""
-    more = len(names) - _SHOWN
-    return [*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])]
+    more = len(names) - most
+    return [*names[:most], *([f"{more} more"] if more > 0 else [])]
 
 
 def place(where: Where, size: str = "batch size") -> str:
