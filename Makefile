@@ -65,14 +65,15 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 # One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
 # build on each other, and a module's fixtures are made once.
 # Shapes and types of tensors are checked at each call where functions are tested by themselves: in whole attacks and
-# audits that takes two thirds of the time. `make slow` checks them in attacks.
+# audits, and in what is marked as long, that takes two thirds of the time. `make slow` checks them in attacks.
 CHECKED := --jaxtyping-packages=seepage,beartype.beartype
 SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attacks/vertical tests/baselines \
 	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code blocks of short documents
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
-		$(CHECKED) $(PYTEST_OPTIONS) $(SHAPES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
+	$(PYTEST) $(CHECKED) $(NOT_LONG) $(PYTEST_OPTIONS) $(SHAPES)
+	$(PYTEST) -m "long and not slow" $(PYTEST_OPTIONS) $(SHAPES)
+	$(PYTEST) $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
 # Checks of types draw random numbers, and a network during whose runs some are drawn is certified nothing.
 CERTIFIED := $(addprefix tests/attacks/test_,certificates.py certifying.py forms.py rounds.py spear.py traced.py unmix.py)

@@ -34,6 +34,7 @@ def test_student_t_interval_from_a_printed_table():
     )
 
 
+@pytest.mark.long
 def test_student_s_interval_covers_a_normal_mean_as_often_as_it_says():
     rng = np.random.default_rng(0)
     samples = torch.from_numpy(rng.normal(2, 3, size=(2000, 6)))
@@ -156,6 +157,7 @@ def test_a_perfect_kendall_claims_no_interval():
     assert tau_b(up, -up) == Estimate(-1.0, None, None, 12)
 
 
+@pytest.mark.long
 def test_the_kendall_interval_covers_the_known_tau_of_a_normal_pair():
     # For a normal pair of correlation r, tau is 2 / pi * asin(r).
     rng = np.random.default_rng(2)
@@ -170,6 +172,7 @@ def test_the_kendall_interval_covers_the_known_tau_of_a_normal_pair():
     assert covered / 1500 == pytest.approx(0.95, abs=0.02)
 
 
+@pytest.mark.long
 def test_differences_of_normal_means_hold_the_truth_as_often_as_they_say() -> None:
     draw = np.random.default_rng(0)
     held = 0

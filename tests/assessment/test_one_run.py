@@ -27,6 +27,7 @@ DATA = load("german")
 RECIPE = Recipe(learning_rates=(0.3,), epochs=20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_randomised_response_over_canaries_is_bounded_closely_from_below(epsilon: float, delta: float) -> None:
@@ -74,6 +75,7 @@ def test_mislabelled_canaries_have_another_label_and_the_others_their_own() -> N
     assert torch.equal(made.cells, DATA.train.cells)
 
 
+@pytest.mark.long
 def test_both_defenses_of_a_command_are_trained_and_a_figure_is_reproducible(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

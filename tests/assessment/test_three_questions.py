@@ -70,6 +70,7 @@ def batches(victims: int, size: int, seed: int) -> torch.Tensor:
     return GERMAN.train.at(torch.tensor(np.stack(places)))[0]
 
 
+@pytest.mark.long
 @given(rows=st.integers(2, 12), seed=st.integers(0, 10_000))
 def test_rows_are_isolated_and_linked_as_a_count_says(rows: int, seed: int) -> None:
     table = small_table(rows, seed)
@@ -126,9 +127,10 @@ def test_no_cell_that_is_not_guessed_isolates_or_links() -> None:
     assert figures[SINGLED_OUT, None][0] > 0
 
 
+@pytest.mark.long
 def test_guesses_that_know_nothing_do_as_well_against_controls() -> None:
     table = small_table(rows=24, seed=5)
-    rows, victims = population(table), 200
+    rows, victims = population(table), 80
     drawn = np.random.default_rng(6)
     places = np.stack([drawn.choice(24, 3, replace=False) for _ in range(victims)])
     true = table.at(torch.tensor(places))[0]
@@ -173,6 +175,7 @@ def test_control_labels_are_the_nearest_in_their_order(values: list[int], label:
     assert nearest_first(torch.tensor(values).double(), float(label), count) == naive[:count]
 
 
+@pytest.mark.long
 @given(rows=st.integers(2, 40), seed=st.integers(0, 10_000))
 def test_the_nearest_row_is_that_of_all_distances(rows: int, seed: int) -> None:
     table = small_table(rows, seed)
@@ -186,6 +189,7 @@ def test_the_nearest_row_is_that_of_all_distances(rows: int, seed: int) -> None:
         assert nearest == (tied[0] if len(tied) == 1 else -1)
 
 
+@pytest.mark.long
 @given(rows=st.integers(2, 40), numbers=st.integers(2, 12), steps=st.integers(1, 50), seed=st.integers(0, 10_000))
 def test_the_nearest_row_by_many_numbers_is_that_of_all_distances(
     rows: int, numbers: int, steps: int, seed: int

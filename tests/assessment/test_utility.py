@@ -81,6 +81,7 @@ def noisy(rows: int = 4000, share: float = 0.8) -> Dataset:
     return Dataset("noisy", Table(schema, frame), None, (), "made up", "none")
 
 
+@pytest.mark.long
 def test_the_rate_is_chosen_by_answers_on_rows_held_out_where_the_training_loss_picks_another() -> None:
     # Strong noise makes outputs large: answers are right more often, and the few wrong ones cost a large loss.
     data, rates, steps = noisy(2000), (1e-3, 3.0), 150
@@ -231,6 +232,7 @@ def test_every_message_is_defended_with_a_seed_of_its_own() -> None:
     assert torch.equal(found.values, measure(data).values)
 
 
+@pytest.mark.long
 def test_figures_follow_from_the_seed_and_leave_the_model_alone() -> None:
     data = noisy(rows=300)
     model = mlp(data.schema, [4], seed=0)
@@ -364,6 +366,7 @@ def test_replicas_start_from_initialisations_of_their_own_where_asked() -> None:
     assert len(set(found.values.tolist())) > 1
 
 
+@pytest.mark.long
 def test_the_peak_is_that_of_the_best_epoch_on_average() -> None:
     data = noisy(rows=400)
     # A rate so large that the figure jumps from epoch to epoch.
@@ -406,6 +409,7 @@ def test_two_rounds_of_local_training_by_hand() -> None:
     assert float(found.values[0]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
 
 
+@pytest.mark.long
 def test_one_local_step_is_a_gradient_step() -> None:
     data = noisy(rows=150)
     gradients = measure(data, defense=GaussianNoise(0.3))
@@ -428,6 +432,7 @@ def test_one_local_step_is_a_gradient_step() -> None:
     assert learnt.estimate().mean == 1.0
 
 
+@pytest.mark.long
 def test_noise_in_each_local_step_is_accounted_for_by_epochs() -> None:
     data = telling(rows=200)
     local = LocalTraining(epochs=4, batch_size=2, learning_rate=0.1)

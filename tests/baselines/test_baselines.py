@@ -124,6 +124,7 @@ def test_both_are_registered_and_claim_neither_labels_nor_certainty(knowledge: K
 _ADULT = {1: (45.0, 45.2), 8: (55.4, 52.8), 16: (58.4, 55.0), 32: (61.4, 57.2), 64: (64.2, 59.4), 128: (66.7, 61.3)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_size", _ADULT)
 def test_guessing_scores_on_adult_what_an_independent_implementation_measured(batch_size: int):
     dataset = load("adult")

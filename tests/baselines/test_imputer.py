@@ -61,6 +61,7 @@ def test_a_number_is_answered_where_most_lie_and_not_at_their_mean() -> None:
     assert (((answers - 11).abs() <= 1) | ((answers - 91).abs() <= 1)).all()
 
 
+@pytest.mark.long
 def test_what_came_back_is_not_looked_at() -> None:
     noise = torch.randn(SEEN.view.gradient.shape, generator=torch.Generator().manual_seed(0))
     first, second = (CutImputer()(view, KNOWN) for view in (SEEN.view, replace(SEEN.view, gradient=noise)))

@@ -227,6 +227,7 @@ def test_passes_over_one_batch_are_one_message_with_less_noise() -> None:
             gaussian_guarantee(**{"noise_multiplier": 1.0, "sample_rate": 0.5, "steps": 1, "delta": 0.1} | bad)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "passes"), [(8.0, 1), (3.0, 1), (1.0, 4)])
 def test_the_noise_of_an_epsilon_is_the_least_that_the_accountant_of_opacus_accepts(
     epsilon: float, passes: int
@@ -259,6 +260,7 @@ def test_an_epsilon_has_no_noise_before_the_training_is_known_or_where_rows_are_
         DPSGD(epsilon=0.1).for_training(1.0, 1000, 0.01)
 
 
+@pytest.mark.long
 def test_an_audit_takes_the_noise_of_an_epsilon_from_its_table_and_batch_size() -> None:
     spec = make_spec(dataset="german", batch_sizes=(4, 16), defenses=[{"name": "dp_sgd", "epsilon": 3}], victims=1)
     [audit] = fitting([spec])

@@ -40,6 +40,7 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None
         ReturnedNoise(**arguments)
 
 
+@pytest.mark.long
 def test_max_norm_makes_mean_squared_norms_alike_and_keeps_means() -> None:
     # The last record of each batch is a tenth as long as the others.
     gradients = GRADIENTS * torch.tensor([1.0, 1.0, 1.0, 1.0, 0.1]).view(1, 5, 1)

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +86,7 @@ def _same(one: dict[tuple[str, str | None], torch.Tensor], other: dict[tuple[str
         torch.testing.assert_close(values, other[key], equal_nan=True, msg=lambda text, key=key: f"{key}: {text}")
 
 
+@pytest.mark.long
 @given(_CASES, _ORDERS)
 def test_the_order_of_records_on_either_side_changes_no_score(case: _Case, orders: random.Random):
     schema, statistics, true, guess, uncertainty = case.build()
@@ -94,6 +96,7 @@ def test_the_order_of_records_on_either_side_changes_no_score(case: _Case, order
     _same(_measure(schema, statistics, true[:, order], guess, uncertainty), wanted)
 
 
+@pytest.mark.long
 @given(_CASES, _ORDERS)
 def test_the_order_of_columns_changes_no_score(case: _Case, orders: random.Random):
     schema, statistics, true, guess, uncertainty = case.build()
@@ -112,6 +115,7 @@ def test_the_order_of_columns_changes_no_score(case: _Case, orders: random.Rando
     )
 
 
+@pytest.mark.long
 @given(_CASES, _ORDERS)
 def test_the_order_of_victims_orders_the_values(case: _Case, orders: random.Random):
     schema, statistics, true, guess, uncertainty = case.build()
@@ -142,6 +146,7 @@ def test_rates_lie_in_their_range_and_parts_add_up(case: _Case):
     torch.testing.assert_close(by_column.mean(dim=0), overall)
 
 
+@pytest.mark.long
 @given(_CASES)
 def test_no_other_order_of_the_guess_beats_the_matching(case: _Case):
     schema, statistics, true, guess, uncertainty = case.build()
@@ -154,6 +159,7 @@ def test_no_other_order_of_the_guess_beats_the_matching(case: _Case):
         assert (unmatched <= overall + 1e-12).all()
 
 
+@pytest.mark.long
 @given(_CASES, st.integers(-8, 8))
 def test_units_of_continuous_columns_do_not_matter(case: _Case, power: int):
     schema, statistics, true, guess, uncertainty = case.build()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ def model_for(rows: Table, seed: int) -> Model:
     return Model(model.module.double(), model.head, model.name)
 
 
+@pytest.mark.long
 @given(TABLES, st.booleans(), st.booleans(), LOGITS, st.integers(0, 99))
 def test_relaxation_and_its_pullback_are_the_formulas_on_any_schema(
     rows: Table, softmax: bool, sigmoid: bool, logits: Literal["raw", "standardised"], seed: int
@@ -49,6 +51,7 @@ def test_relaxation_and_its_pullback_are_the_formulas_on_any_schema(
     torch.testing.assert_close(relaxation.pullback(toward), by_z, rtol=1e-9, atol=1e-12 * size)
 
 
+@pytest.mark.long
 @given(TABLES, LOGITS, st.floats(0.01, 1e30), st.integers(0, 99))
 def test_relaxed_rows_lie_within_bounds_and_groups_sum_to_one(
     rows: Table, logits: Literal["raw", "standardised"], size: float, seed: int
@@ -65,6 +68,7 @@ def test_relaxed_rows_lie_within_bounds_and_groups_sum_to_one(
             assert ((share >= column.low - slack) & (share <= column.high + slack)).all()
 
 
+@pytest.mark.long
 @given(TABLES, st.integers(0, 99))
 def test_gradients_do_not_depend_on_the_order_of_records(rows: Table, seed: int) -> None:
     encoder = Encoder(rows.schema, Statistics.of(rows))
@@ -76,6 +80,7 @@ def test_gradients_do_not_depend_on_the_order_of_records(rows: Table, seed: int)
         torch.testing.assert_close(other[name], tensor, rtol=1e-9, atol=1e-11 * (1 + float(tensor.abs().max())))
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(
     TABLES,
@@ -129,6 +134,7 @@ def test_a_guess_is_made_of_valid_records_with_the_right_number_of_labels(
         assert not guess.uncertainty.isnan().any()
 
 
+@pytest.mark.long
 @given(st.integers(2, 6), st.integers(1, 40), st.integers(0, 99), st.data())
 def test_any_counts_are_restored_where_all_predictions_are_alike(
     classes: int, records: int, seed: int, data: st.DataObject

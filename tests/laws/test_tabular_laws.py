@@ -56,12 +56,14 @@ def same_cells(table: Table, cells: Tensor) -> None:
             assert bool(((found - true).abs() <= 1e-6 * true.abs().max()).all()), column
 
 
+@pytest.mark.long
 @given(tables())
 def test_decoding_undoes_encoding(table: Table) -> None:
     encoder = encoder_of(table)
     same_cells(table, encoder.decode(encoder.encode(table.cells)))
 
 
+@pytest.mark.long
 @given(tables(), tables())
 def test_decoding_undoes_encoding_with_the_moments_of_other_rows(table: Table, other: Table) -> None:
     rows = [i % len(other) for i in range(len(table))]
@@ -109,6 +111,7 @@ def test_leading_axes_are_a_loop(table: Table, first: int, second: int) -> None:
                 assert torch.equal(together[i, j], method(batch[i, j]))
 
 
+@pytest.mark.long
 @given(tables(), st.integers(0, 2**31))
 def test_projecting_twice_is_projecting_once(table: Table, seed: int) -> None:
     encoder = encoder_of(table)
@@ -124,6 +127,7 @@ def test_projecting_twice_is_projecting_once(table: Table, seed: int) -> None:
     assert bool(((twice - once).abs() <= 1e-12 * scale + 1e-12).all())
 
 
+@pytest.mark.long
 @given(tables(), st.integers(0, 2**31))
 def test_decoding_takes_the_nearest_valid_row(table: Table, seed: int) -> None:
     encoder = encoder_of(table)
@@ -140,6 +144,7 @@ def test_decoding_takes_the_nearest_valid_row(table: Table, seed: int) -> None:
                 assert float(cells[row, i]) == min(max(value, column.low), column.high)
 
 
+@pytest.mark.long
 @given(tables())
 def test_gradients_pass_through_the_continuous_maps(table: Table) -> None:
     schema, statistics = table.schema, Statistics.of(table)
@@ -173,6 +178,7 @@ def test_yaml_gives_the_schema_back(schema: Schema) -> None:
     assert repr(again) == repr(schema)
 
 
+@pytest.mark.long
 @given(tables())
 def test_shown_cells_make_the_same_table(table: Table) -> None:
     frame = frame_of(table.schema, table.cells)
@@ -180,6 +186,7 @@ def test_shown_cells_make_the_same_table(table: Table) -> None:
     assert torch.equal(Table(table.schema, frame).cells, table.cells)
 
 
+@pytest.mark.long
 @given(tables(), st.data())
 def test_rows_are_the_rows_asked_for(table: Table, data: st.DataObject) -> None:
     index = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=6))
@@ -233,6 +240,7 @@ def test_marginals_of_binary_fractions_are_histograms(numbers: list[int], bins: 
         assert marginal.probabilities.tolist() == pytest.approx(list(expected.values()))
 
 
+@pytest.mark.long
 @given(tables(), st.integers(-20, 20), st.integers(-100, 100))
 def test_a_column_in_another_unit_is_encoded_the_same(table: Table, power: int, shift: int) -> None:
     def measured(column: Discrete | Continuous) -> Discrete | Continuous:
@@ -254,6 +262,7 @@ def test_a_column_in_another_unit_is_encoded_the_same(table: Table, power: int, 
     torch.testing.assert_close(after[:, varies], before[:, varies], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(PLAIN, st.sampled_from([".csv", ".csv.gz", ".parquet"]))
 def test_files_give_the_table_back(table: Table, suffix: str) -> None:
@@ -268,6 +277,7 @@ def test_files_give_the_table_back(table: Table, suffix: str) -> None:
     assert torch.equal(again.labels, table.labels)
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(tables(schemas(WORDS)), st.sampled_from([".csv", ".parquet"]))
 def test_a_table_fits_the_schema_inferred_from_its_file(table: Table, suffix: str) -> None:
@@ -291,6 +301,7 @@ def test_a_table_fits_the_schema_inferred_from_its_file(table: Table, suffix: st
         assert torch.equal(again.cells[:, i][:, None] == again.cells[:, i], alike)
 
 
+@pytest.mark.long
 @given(tables())
 def test_what_is_inferred_holds_the_table(table: Table) -> None:
     schema, refusal = attempt(lambda: infer_schema(table.frame, table.schema.target.name))

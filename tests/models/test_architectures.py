@@ -67,6 +67,7 @@ def test_tables_with_columns_of_one_kind_fit(name: str, kinds: dict[str, int]) -
         assert made(name, data).outputs(torch.zeros(3, data.schema.width)).shape == (3, data.schema.target.width)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ft_transformer", "dcn_v2"])
 def test_batches_are_read_whole(name: str) -> None:
     guess, whole = attacked(made(name), 4)
@@ -75,6 +76,7 @@ def test_batches_are_read_whole(name: str) -> None:
     assert whole == 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

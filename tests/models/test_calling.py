@@ -47,6 +47,7 @@ class Attending(nn.Module):
         return self.out(tokens.mean(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["function", "layer", "encoder"])
 def test_a_network_with_attention_is_attacked_as_any_other(kind: Kind) -> None:
     network = seeded(lambda: Attending(kind), 0)

@@ -151,6 +151,7 @@ def test_square_weights_of_scikit_learn_do_not_show_their_orientation() -> None:
     assert paired(numbered(list(state.values())), state).notes[0].startswith("the arrays have no names")
 
 
+@pytest.mark.long
 @given(state=networks(), interleaved=st.booleans(), times=st.sampled_from([2, 3]))
 def test_two_or_three_sets_of_arrays_are_named(state: dict[str, Tensor], interleaved: bool, times: int) -> None:
     sent = [tensor for name, tensor in state.items() if not is_buffer(name, tensor)]

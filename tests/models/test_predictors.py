@@ -6,6 +6,7 @@ import torch
 from seepage.models.predictors import gains, shrunk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inputs", [3, 60])
 def test_regression_recovers_coefficients_by_either_method(inputs: int) -> None:
     draw = torch.Generator().manual_seed(0)

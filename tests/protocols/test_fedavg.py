@@ -70,6 +70,7 @@ def test_one_step_on_all_records_is_their_gradient_times_the_rate() -> None:
         torch.testing.assert_close(update, single.view.gradient[name] / 2, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.long
 def test_clients_that_shuffle_go_another_way_each_epoch() -> None:
     """Of a model that only learns a mean, with a rate of one half, the last record counts most."""
     module = seeded(lambda: nn.Linear(ENCODER.width, 2), seed=0)
@@ -111,6 +112,7 @@ def test_aggregated_gradients_are_those_of_one_large_batch() -> None:
         torch.testing.assert_close(message, one.view.gradient[name], rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.long
 def test_each_client_defends_its_own_message() -> None:
     clipped = FedSGD(4, clients=5, defense=Clipping(norm=1e-3)).run(MODEL, DATA.train, ENCODER, [1], [2])
     alone = FedSGD(4, clients=5).run(MODEL, DATA.train, ENCODER, [1])

@@ -72,6 +72,7 @@ def test_global_random_state_is_left_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.mark.long
 def test_batches_are_drawn_uniformly() -> None:
     drawn = FedSGD(1).run(MODEL, DATA.train, ENCODER, seeds=range(400)).secret.cells[:, 0, 0]
     counts = torch.bincount(drawn.long(), minlength=20).double()

@@ -61,6 +61,7 @@ def test_xgboosts_trees_follow_from_the_clients_sums(classes: int) -> None:
     assert splits > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_trees_that_are_grown_here_without_noise_are_those_of_xgboost(classes: int) -> None:
     federation = Federation.of(people(200, classes), 100, 3)
@@ -162,6 +163,7 @@ def held(stream: bytes, values: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_two_workers_over_the_network_send_the_sums_of_the_simulated_clients(trained: Trained) -> None:
     if trained.streams is None:
         pytest.skip("listening on the loopback interface is not allowed here")

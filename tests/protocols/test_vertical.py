@@ -87,6 +87,7 @@ def test_training_depends_on_its_seeds_alone_and_leaves_the_network_as_it_was() 
     assert bool((first.losses[:, -1] < first.losses[:, 0]).all())
 
 
+@pytest.mark.long
 def test_noise_on_features_has_the_spread_of_what_is_sent_and_leaves_the_active_party_alone() -> None:
     noisy = replace(PROTOCOL, features=FeatureNoise(0.5))
     made = done()

@@ -62,6 +62,7 @@ def test_a_model_is_the_same_whichever_are_trained_beside_it() -> None:
     assert not torch.equal(both.flat()[0], both.flat()[1])
 
 
+@pytest.mark.long
 def test_a_word_that_decides_is_learnt() -> None:
     words = texts(300)
     labels = (words == 3).any(1).long()

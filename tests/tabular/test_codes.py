@@ -57,6 +57,7 @@ def told(inferred: Inferred, name: str) -> str:
     return next(column.line() for column in inferred.columns if column.name == name)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     st.sampled_from(CODED),
@@ -204,6 +205,7 @@ DATES = st.lists(
 )
 
 
+@pytest.mark.long
 @given(DATES, st.sampled_from(["%Y%m%d", "%d%m%Y", "%m%d%Y"]), st.booleans(), st.booleans())
 def test_eight_digits_that_are_dates_are_dates(days: list[datetime.date], form: str, whole: bool, gaps: bool) -> None:
     day_first = form == "%d%m%Y"
@@ -263,6 +265,7 @@ def test_a_year_alone_is_a_number_and_other_eight_digits_are_no_dates() -> None:
 MARKS = sorted({*BESIDE_NUMBERS, *(mark for mark in MISSING if mark)})
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     st.sampled_from(["whole", "few", "fractions", "commas", "dates", "codes", "clock"]),
@@ -326,6 +329,7 @@ def test_marks_that_are_missing_are_named_and_words_beside_words_stay() -> None:
     assert sex.categories == (".", "f", "m")
 
 
+@pytest.mark.long
 def test_limits_are_the_number_of_the_limit_and_are_counted() -> None:
     rows = range(ROWS)
     frame = people(

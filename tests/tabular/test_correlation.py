@@ -94,6 +94,7 @@ PUBLISHED: dict[str, tuple[str, float | None, float | None]] = {
 OTHERWISE = {("occupation", "income"): 0.349, ("age", "income"): 0.242}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sensitive", "place"), [("sex", 1), ("income", 2)])
 def test_adults_associations_are_the_published_ones(sensitive: str, place: int) -> None:
     rows = load("adult_education", missing="drop", from_zero=True).all

@@ -168,6 +168,7 @@ def counts() -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(1, 9), min_size=25, max_size=60)
 
 
+@pytest.mark.long
 @given(counts(), st.integers(2, 30))
 def test_the_most_frequent_categories_are_kept(frequencies: list[int], most: int) -> None:
     names = [f"v{i:02d}" for i in range(len(frequencies))]
@@ -191,6 +192,7 @@ def test_the_most_frequent_categories_are_kept(frequencies: list[int], most: int
     assert any(f"{shown.count('(other)'):,} of {len(cells):,} cells are rare" in note for note in data.notes)
 
 
+@pytest.mark.long
 def test_a_wide_table_keeps_fewer_categories_of_each_column() -> None:
     generator = np.random.default_rng(0)
     many = {f"c{i}": [f"v{j}" for j in generator.integers(0, 60, 3000)] for i in range(20)}
@@ -220,6 +222,7 @@ def test_a_target_is_never_merged() -> None:
     assert infer_schema(frame, "place").target.width == 60
 
 
+@pytest.mark.long
 def test_numbers_and_dates_that_are_written_as_text_are_read(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     amounts = generator.integers(1_000, 9_999_999, ROWS)

@@ -102,6 +102,7 @@ def test_a_far_cell_is_found_wherever_the_workbook_lies(tmp_path: Path) -> None:
         read_frame(tmp_path / "people.xlsx")
 
 
+@pytest.mark.long
 def test_an_archive_that_unfolds_to_more_than_it_says_is_refused(tmp_path: Path) -> None:
     path = workbook(tmp_path / "people.xlsx", rows() + " " * 2**28)
     whole = path.read_bytes()

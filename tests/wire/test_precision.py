@@ -65,6 +65,7 @@ def test_each_client_casts_its_own_message(precision: Precision, protocol: type[
             assert torch.equal(message[victim], cast(alone.view.message[name][victim], precision))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["fedsgd", "fedavg"])
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_records_are_read_out_of_messages_of_sixteen_bits_and_not_certified(

@@ -87,6 +87,7 @@ def test_the_best_head_reads_what_no_direction_tells() -> None:
     assert right(LabelHeads()(view, knowing(true, count=100), [0]), true, 100) > 0.9
 
 
+@pytest.mark.long
 def test_several_classes_and_numbers_are_read_too() -> None:
     draw = torch.Generator().manual_seed(1)
     true = torch.randint(0, 3, (2, 300), generator=draw).double()
@@ -130,6 +131,7 @@ def seen_often(came: torch.Tensor, times: int, noise: float, kind: type[V]) -> V
     return replace(views[0], earlier=tuple(views[1:]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "attack", [LabelHeads(), LabelDirection(), LabelCompletion(), LabelDirect()], ids=lambda one: type(one).__name__
 )
@@ -153,6 +155,7 @@ def test_norms_of_all_messages_count() -> None:
     assert every > 0.95
 
 
+@pytest.mark.long
 def test_numbers_are_regressed_on_all_messages() -> None:
     cost = Continuous(name="cost", low=-3, high=3, tolerance=0.3)
     numbers = torch.randn(1, 300, generator=torch.Generator().manual_seed(0)).double()
@@ -187,6 +190,7 @@ def test_a_passive_party_receives_a_gradient_in_every_epoch() -> None:
     assert not torch.equal(batches.weight, batches.earlier[0].weight)
 
 
+@pytest.mark.long
 def test_batches_of_all_exchanges_are_taken_apart() -> None:
     blurred = replace(HERE.protocol, returned=ReturnedNoise(0.6, clip=0.2))
     trained = blurred.train(HERE.trained.model, HERE.trained.rows, [0, 1])

@@ -43,6 +43,7 @@ def score(guess: torch.Tensor, labels: torch.Tensor) -> float:
     return float((guess[0] == labels).double()[KNOWN:].mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [2, 3])
 def test_rows_that_share_nodes_share_their_label(classes: int) -> None:
     view, labels = planted(classes)
@@ -67,6 +68,7 @@ def pure_in(guess: torch.Tensor, labels: torch.Tensor, label: int) -> bool:
     return bool((inside == inside.mode().values).double().mean() > 0.85)
 
 
+@pytest.mark.long
 def test_nodes_of_other_rows_tell_nothing() -> None:
     view, labels = planted(2)
     mixed = NodesView(

@@ -100,6 +100,7 @@ def test_published_classifiers_are_trained_by_plain_adam_on_the_cross_entropy(
     torch.testing.assert_close(fitted_chances(kind, features, of, asked, seed=7), wanted, atol=1e-3, rtol=0)
 
 
+@pytest.mark.long
 def test_the_strength_for_other_rows_is_that_of_rules_fitted_anew() -> None:
     features, of = planted(24, 2, 0.7, seed=3)
     X, halves = features.numpy() + np.repeat([[0.0], [0.4]], 12, axis=0), np.repeat([0, 1], 12)

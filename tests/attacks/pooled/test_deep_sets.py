@@ -31,6 +31,7 @@ def planted(count: int, seed: int, shuffle: bool = True) -> tuple[Stacked, torch
     return Stacked((first, last), biases), world
 
 
+@pytest.mark.long
 def test_a_property_of_some_unit_is_found_wherever_it_stands_and_order_changes_nothing() -> None:
     models, world = planted(120, 0)
     targets, truth = planted(60, 1)

@@ -65,6 +65,7 @@ def test_an_attribute_that_moves_nothing_is_not_read(own: bool) -> None:
         assert stats.binomtest(hits, 60).pvalue > 1e-4
 
 
+@pytest.mark.long
 def test_shuffled_shares_leave_guessing() -> None:
     # Over several shuffles, as one may fall near the true order.
     hits = [
@@ -186,6 +187,7 @@ def said(share: float, pools: tuple[np.ndarray, np.ndarray], rng: np.random.Gene
     return share * np.eye(NUMBERS)[0] + np.concatenate(drawn).mean(0)
 
 
+@pytest.mark.long
 def test_intervals_cover_shares_of_rows_that_no_shadow_model_saw() -> None:
     """Rules learnt from models of few rows know these rows; only models of others tell how far they are off."""
     shares, covered, errors = np.linspace(0.1, 0.9, 60), [], []

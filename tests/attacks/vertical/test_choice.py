@@ -74,6 +74,7 @@ QUICK: dict[str, Any] = {"epochs": 4, "steps": 200}
 ATTACKS = [RidgeStealth(), InformedQueryAttack(**QUICK), InformedStealth(**QUICK)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("noise", [0.0, 100.0])
 def test_informed_attacks_read_no_column_worse_than_a_constant(
@@ -120,6 +121,7 @@ def hidden() -> tuple[FeatureTranscript, FeatureKnowledge]:
     return replace(seen, view=replace(view, features=(view.features[0], mine))), known
 
 
+@pytest.mark.long
 def test_what_a_defense_only_makes_small_is_read_all_the_same() -> None:
     seen, known = hidden()
     _, fresh = hidden()

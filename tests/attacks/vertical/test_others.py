@@ -43,6 +43,7 @@ def test_ridge_regression_is_scikit_learn_s(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(found.values[0].numpy(), fitted.predict((asked - mean) / std), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_kernel_and_penalty_are_those_of_leaving_one_out() -> None:
     generator = np.random.default_rng(1)
     known, asked = generator.uniform(-2, 2, size=(40, 1)), generator.uniform(-2, 2, size=(50, 1))
@@ -99,6 +100,7 @@ def test_a_regression_says_how_sure_it_is() -> None:
     assert 0.75 < float(inside.double().mean()) <= 1
 
 
+@pytest.mark.long
 def test_the_student_needs_no_shadow_and_beats_its_teacher_s_information() -> None:
     attack = StudentAttack(epochs=20, student_epochs=20)
     known = HERE.granted().only(["auxiliary"])
@@ -111,6 +113,7 @@ def test_the_student_needs_no_shadow_and_beats_its_teacher_s_information() -> No
         attack(replace(HERE.seen.view, earlier=None), known, SEEDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("valid", [False, True])
 def test_a_known_bottom_model_is_inverted(valid: bool) -> None:
     known = HERE.granted().only(["bottom"])
@@ -127,6 +130,7 @@ def test_what_an_attack_needs_is_asked_for(name: str) -> None:
                 attacks.create(name, **wrong)
 
 
+@pytest.mark.long
 def test_an_adversary_makes_a_shadow_s_features_look_like_the_target_s() -> None:
     known = HERE.granted()
     options: dict[str, Any] = {"shadow_epochs": 60, "steps": 200, "epochs": 10, "hidden": (32,)}

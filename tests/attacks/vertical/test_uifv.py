@@ -36,6 +36,7 @@ def needs_of(attack: object) -> tuple[Need, ...]:
 GUESSING = accuracy(Constant()(HERE.seen.view, HERE.known).cells, HERE.seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["mse", "fields"])
 @pytest.mark.parametrize(("made", "least"), [(QueryAttack, 0.97), (IsolatedQueryAttack, 0.9), (StealthAttack, 0.75)])
 def test_cells_are_read_from_the_features_that_were_sent(
@@ -78,6 +79,7 @@ def test_the_shadow_learns_the_task_through_the_top_model() -> None:
     assert right > without + 0.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["uifv_qa", "uifv_dpa", "uifv_iqa", "uifv_sa"])
 def test_an_attack_uses_nothing_that_its_level_of_access_lacks(name: str) -> None:
     attack = attacks.create(name, epochs=1, steps=40)
@@ -125,6 +127,7 @@ def test_own_columns_help_where_features_say_little() -> None:
     assert found[1] > found[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blur", [0.0, 5.0])
 def test_the_informed_attack_reads_as_much_as_each_network_by_itself(blur: float) -> None:
     blurred = replace(HERE.protocol, features=FeatureNoise(blur)) if blur else HERE.protocol
@@ -149,6 +152,7 @@ def test_the_informed_attack_reads_as_much_as_each_network_by_itself(blur: float
     assert torch.equal(read(InformedQueryAttack(**whole)), read(plain))
 
 
+@pytest.mark.long
 def test_a_budget_bounds_what_is_asked() -> None:
     for attack in (QueryAttack(**QUICK), IsolatedQueryAttack(**QUICK)):
         known = HERE.granted(queries=50)
@@ -185,6 +189,7 @@ def test_made_up_rows_are_valid_and_the_comparisons_are_not() -> None:
     assert 1.9 < float(known.queries.asked[0].max()) <= 2
 
 
+@pytest.mark.long
 def test_a_network_that_diverges_fails_alone() -> None:
     known = HERE.granted()
     leaked = known.leaked
@@ -202,6 +207,7 @@ def test_a_network_that_diverges_fails_alone() -> None:
     torch.testing.assert_close(guess.cells[0, :, 2], whole.cells[0, :, 2], rtol=0.05, atol=0.05)
 
 
+@pytest.mark.long
 def test_a_network_that_diverges_starts_again_with_a_smaller_rate() -> None:
     leaked = HERE.granted().leaked
     assert leaked is not None
@@ -213,6 +219,7 @@ def test_a_network_that_diverges_starts_again_with_a_smaller_rate() -> None:
     assert bool(hopeless.failed.all())
 
 
+@pytest.mark.long
 def test_trainings_side_by_side_are_the_same_as_one_by_one() -> None:
     known = HERE.granted()
     leaked = known.leaked
@@ -229,6 +236,7 @@ def test_trainings_side_by_side_are_the_same_as_one_by_one() -> None:
         torch.testing.assert_close(alone.cells[0, :, 2], both.cells[which, :, 2], rtol=0.05, atol=0.05)
 
 
+@pytest.mark.long
 def test_own_columns_tell_something_but_less_than_features() -> None:
     guess = OwnColumns(epochs=10, hidden=(50,))(HERE.seen.view, HERE.granted().only(("auxiliary",)), SEEDS)
     found = accuracy(guess.cells, HERE.seen)
