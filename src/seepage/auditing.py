@@ -110,31 +110,38 @@ def fitting(
     Raises:
         BadInputError: no part is left, or the rows or the network cannot be used without any defense.
     """
-    tables, audits = tables or Tables(folder), list[Audit]()
+    tables, begun, audits = tables or Tables(folder), list[tuple[Spec, Audit, dict[str, str]]](), list[Audit]()
+
+    def free(spec: Spec) -> frozenset[str]:
+        return frozenset(name for name in PARTS if (spec.is_usual(name) if given is None else name not in given))
 
     def prepared(spec: Spec) -> Audit:
         [audit] = prepare_all([spec], folder, dataset, model, tables)
         return audit
 
+    # What no audit can use is refused before the first of them tries its parts.
     for spec in specs:
-        free = frozenset(name for name in PARTS if (spec.is_usual(name) if given is None else name not in given))
         try:
-            audit, wrong = prepared(spec), dict[str, str]()
+            begun.append((spec, prepared(spec), {}))
         except BadInputError as error:
-            wrong = _refused(spec, free, prepared)
-            left = without(spec, free, wrong)
+            wrong = _refused(spec, free(spec), prepared)
+            left = without(spec, free(spec), wrong)
             if left is None:
                 raise
             try:
-                audit = prepared(left)
+                begun.append((spec, prepared(left), wrong))
             except BadInputError:
                 raise error from None
+    for spec, begun_audit, wrong in begun:
+        audit, unable = begun_audit, dict[str, str]()
         if not audit.shared and audit.spec.time_budget is None:
-            unable = cannot_act(audit, free)
-            left = without(audit.spec, free, unable)
-            if left is not None:
-                audit, wrong = prepared(left), wrong | unable
-        audit.not_tried, audit.defaults = wrong, free | {FIELDS["about"]}
+            unable = cannot_act(audit, free(spec))
+            left = without(audit.spec, free(spec), unable)
+            if left is None:
+                unable = {}
+            else:
+                audit = prepared(left)
+        audit.not_tried, audit.defaults = wrong | unable, free(spec) | {FIELDS["about"]}
         audit.yields = _yielding(audit, spec, given)
         audits.append(audit)
     return audits

@@ -120,6 +120,7 @@ def test_how_long_the_search_takes_is_said_before_a_change_is_tried(monkeypatch:
     assert events[first + 1].startswith("gloves")
 
 
+@pytest.mark.slow
 def test_another_limit_in_the_same_folder_shares_the_level(tmp_path: Path) -> None:
     search(tmp_path)
     assert search(tmp_path, recommend={"below": 0.3}).alpha == ALPHA / CONFIRMATIONS / 2

@@ -336,7 +336,7 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     cells = GERMAN.train.cells[:6]
     targets = torch.linspace(-1, 1, 6, dtype=torch.float64)

@@ -440,6 +440,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "transcript"
 
 
+@pytest.mark.slow
 def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> None:
     rows, model = job.both()
     learning = SplitLearning(job.EPOCHS, job.ROWS, job.RATE, decay=0)

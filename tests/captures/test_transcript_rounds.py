@@ -95,6 +95,7 @@ def test_numbers_are_read_from_as_many_messages_as_groups_allow(
     assert possible[0] <= possible[1]
 
 
+@pytest.mark.slow
 def test_records_without_a_gradient_are_answered_by_the_prior_alone(tmp_path: Path) -> None:
     folder = shuffled(tmp_path / "transcript", *trained(), ROWS, 2, 3, options={"hidden": [8]})
     silent = {f"p{i}" for i in range(7)}

@@ -75,6 +75,7 @@ def test_rubbish_gets_one_sentence(seepage: Any, arguments: tuple[object, ...], 
     assert said in err
 
 
+@pytest.mark.slow
 def test_the_default_audit_leaves_out_what_does_not_fit_a_small_table(seepage: Any, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     frame = pd.DataFrame({"age": draw.integers(20, 70, 24), "town": draw.choice(["a", "b"], 24)})

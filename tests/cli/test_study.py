@@ -34,6 +34,7 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return commands(capfd, monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> None:
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
@@ -78,6 +79,7 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("above", "left_out", "more", "code", "told"),
     [

@@ -24,6 +24,7 @@ CHEAP = "uifv_sa:{epochs: 8, steps: 100}"
 OWN = ("vertical", "--data", "rows.csv", "--target", "t", "--repetitions", 1, "--epochs", 2, "--attack", CHEAP)
 
 
+@pytest.mark.slow
 def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
     arguments = (
         *OWN,

@@ -48,9 +48,8 @@ def test_options_that_texts_name_exist(name: str) -> None:
     assert not [found for text in texts for found in re.findall(r"\d+(?:\.\d+)? ?%", text.replace("95% interval", ""))]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "trees" else pytest.mark.slow) for name in NOTEBOOKS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_they_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing of the user's own Jupyter is read or written.
     for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):

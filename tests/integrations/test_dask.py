@@ -147,6 +147,7 @@ def test_figures_of_an_encrypted_cluster_that_loses_a_worker_are_those_of_this_m
     assert told.count("Run out-of-band function 'forget'") == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_its_workers_is_recorded_and_measured_by_the_same_command_later(
     tmp_path: Path, folder: Path, start: Start, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +277,7 @@ def measured_alike(folder: Path, run: Callable[[Path, Machines | None], object])
     assert measurements(folder / "there") == measurements(folder / "here")
 
 
+@pytest.mark.slow
 def test_audits_from_python_and_documents_run_on_other_machines(tmp_path: Path) -> None:
     few: dict[str, Any] = {"dataset": "german", "attacks": "dlg", "victims": 2, "iterations": 3, "control": False}
     few["workers"] = 1

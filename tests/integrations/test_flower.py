@@ -365,6 +365,7 @@ def test_the_server_captures_what_it_receives(tmp_path: Path) -> None:
     assert int(found.guess.certified.any(2).sum()) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_a_reply_without_a_personal_head_is_captured_as_what_was_sent(tmp_path: Path, named: bool) -> None:
     """FedPer: the server sends a body and receives one, by names or as a list."""

@@ -281,6 +281,7 @@ def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: R
     shown.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [pytest.param(390, marks=pytest.mark.slow), 1200])
 def test_axe_finds_nothing(browser: Browser, plain: Report, tmp_path: Path, width: int) -> None:
     write_html(tmp_path / "report.html", [plain], {"time": "now"})
@@ -341,6 +342,7 @@ def test_nothing_spills_over_the_side(browser: Browser, hostile: Report, tmp_pat
     shown.close()
 
 
+@pytest.mark.slow
 def test_a_comparison_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "dlg", "victims": 3, "control": False}
     for name, steps in (("first", 3), ("second", 30)):

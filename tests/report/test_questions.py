@@ -83,7 +83,10 @@ def test_a_risk_is_what_the_attack_does_beyond_the_control() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"setting": "split", "attacked_records": 12, "most_rows": 300, "epochs": 1, "attacks": "exact"},
+        pytest.param(
+            {"setting": "split", "attacked_records": 12, "most_rows": 300, "epochs": 1, "attacks": "exact"},
+            marks=pytest.mark.slow,
+        ),
         {"setting": "split", "topology": "vanilla", "leaked": 8, "most_rows": 200, "epochs": 1, "attacks": "ridge_sa"},
         {"setting": "vertical", "attacked_records": 12, "most_rows": 300, "epochs": 1, "attacks": "ridge_sa"},
         {"setting": "trees", "rows": 20, "trees": 4},

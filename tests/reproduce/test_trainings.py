@@ -79,6 +79,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Publi
     assert printed(table.published) or not table.judged
 
 
+@pytest.mark.slow
 def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     data = load("adult_education")
     set_up = set()

@@ -57,7 +57,7 @@ def assert_as(folder: Path, whole: Path, program: Program) -> None:
     assert measurements(folder) == measurements(whole)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_kills_of_all_processes_change_no_figure_and_repeat_only_jobs_in_flight(
     tmp_path: Path, whole: Path, started: list[Program]
 ) -> None:

@@ -59,6 +59,8 @@ from seepage.wire.trees import HistogramsView, TreesKnowledge
 from tests.parts import register
 
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
+# Their controls are held by tests/settings/test_audits.py in every run, too.
+BESIDES = ("split", "vertical", "pooled")
 # An attack of each setting that works, and is quick.
 WORKING = {
     **{"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"},
@@ -121,7 +123,7 @@ def ran(setting: str, attack: str) -> Report:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "setting", [pytest.param(name, marks=pytest.mark.slow) if name == "split" else name for name in SETTINGS]
+    "setting", [pytest.param(name, marks=pytest.mark.slow) if name in BESIDES else name for name in SETTINGS]
 )
 def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: str) -> None:
     """So that nothing found means nothing there."""
@@ -183,7 +185,7 @@ def test_bare_gradients_must_give_the_labels_away() -> None:
     assert not {"SEEP004", "SEEP021"} & {one.code for one in report.findings}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_label_attack_that_guesses_fails_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, registry.attacks, "guessing", GuessedLabels, "split")
     report = ran("split", "guessing")
@@ -263,7 +265,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {"split": ("weights",), "vertical": ("leake
 # In split learning, an attack that guesses labels fails its control above.
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "setting", [pytest.param(name, marks=pytest.mark.slow) if name == "split" else name for name in SETTINGS]
+    "setting", [pytest.param(name, marks=pytest.mark.slow) if name in BESIDES else name for name in SETTINGS]
 )
 def test_an_attack_that_guesses_passes_no_control_and_no_gate(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, registry.attacks, "guessing", GUESSING[setting], setting, NEEDS.get(setting, ()))

@@ -124,7 +124,7 @@ class Interrupting(Listener):
             raise KeyboardInterrupt
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     audit = fifth.CoinAudit(fifth.CoinSpec(repetitions=7, workers=2))
     [whole] = run_all([audit])

@@ -96,6 +96,7 @@ def test_values_that_the_target_can_have_and_other_exchanges_tell_cells_that_no_
         assert bool((Posterior()(seen.view, replace(known, schema=wrong)).cells == seen.cells).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_hubers_loss_and_a_loss_scale_are_read(declared: bool) -> None:
     seen, known = seen_of()

@@ -97,7 +97,7 @@ def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None
             SplitAudit(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_older_weights_get_noise_too() -> None:
     defenses = ["none", {"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
     plain = {
@@ -112,7 +112,7 @@ def test_older_weights_get_noise_too() -> None:
     assert (read["blurred", "exact", "accuracy", None] or 0) < (read["none", "exact", "accuracy", None] or 0) - 0.1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_clients_of_a_few_rows_give_away_as_much() -> None:
     spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (NONE,), "repetitions": 1})
     assert figures(spec, Store(None))["none", "exact", "accuracy", None] == 1.0

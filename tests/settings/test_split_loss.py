@@ -38,10 +38,11 @@ SMALL: dict[str, Any] = {
 @pytest.mark.parametrize(
     "loss",
     [
-        "sum",
         {"reduction": "sum", "weights": [1, 9], "scale": 4},
-        {"scale": 0.01, "smoothing": 0.1},
-        {"loss": "focal", "gamma": 2.0},
+        *(
+            pytest.param(loss, marks=pytest.mark.slow)
+            for loss in ("sum", {"scale": 0.01, "smoothing": 0.1}, {"loss": "focal", "gamma": 2.0})
+        ),
     ],
 )
 def test_attacks_that_know_the_loss_read_what_they_read_without_one(loss: object) -> None:
@@ -89,7 +90,7 @@ def test_losses_that_do_not_fit_are_refused_before_anything_runs() -> None:
     assert form_of(BatchLoss(loss="huber", delta=0.5), "regression", 1).loss == "huber"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [pytest.param("vanilla", marks=pytest.mark.slow), "u_shaped"])
 def test_whole_clients_train_on_the_loss_that_is_given(topology: str) -> None:
     small = {name: SMALL[name] for name in ("dataset", "hidden", "batch_size", "epochs", "repetitions")}

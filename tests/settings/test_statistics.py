@@ -192,6 +192,7 @@ def test_the_three_questions_are_asked_of_records_that_were_read() -> None:
         assert control <= (right or 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
 def test_other_families_are_audited(family: str) -> None:
     made = audit(
@@ -214,6 +215,7 @@ def test_other_families_are_audited(family: str) -> None:
     assert read - guessed > 0.6 * (1 - guessed)
 
 
+@pytest.mark.slow
 def test_records_that_leave_a_risk_set_are_read_and_coarser_times_cost_hazard_ratios() -> None:
     changes = [{"name": "coarser_times", "width": 400, "label": "times"}, {"name": "jump_guard", "label": "jumps"}]
     found = figures(audit(protocol="cox", repetitions=1, defenses=["none", *changes]))
@@ -348,6 +350,7 @@ def test_outcomes_that_no_model_takes_are_refused() -> None:
         StatisticsAudit(StatisticsSpec.of(rows=60, sites=3), read_table(table, target="ill"))
 
 
+@pytest.mark.slow
 def test_a_patient_who_joined_is_read_from_two_runs_of_tables() -> None:
     changes = [{"name": "minimum_count", "count": 3, "label": "few"}, {"name": "rounded_counts", "label": "fives"}]
     found = figures(audit(protocol="table", repetitions=2, defenses=["none", *changes]))

@@ -233,7 +233,7 @@ def test_the_only_distances_that_are_named_are_those_of_attacked_columns_and_a_t
     assert words == "A number counts as read by its tolerance: n within 0.6."
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_targets_may_be_numbers() -> None:
     spec = VerticalSpec.of(
         dataset="made",

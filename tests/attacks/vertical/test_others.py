@@ -130,7 +130,7 @@ def test_what_an_attack_needs_is_asked_for(name: str) -> None:
                 attacks.create(name, **wrong)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_adversary_makes_a_shadow_s_features_look_like_the_target_s() -> None:
     known = HERE.granted()
     options: dict[str, Any] = {"shadow_epochs": 60, "steps": 200, "epochs": 10, "hidden": (32,)}

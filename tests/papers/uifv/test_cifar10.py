@@ -28,6 +28,7 @@ def records(count: int, seed: int) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_the_binary_version_is_read(tmp_path: Path) -> None:
     first, second, test = (records(count, seed) for seed, count in enumerate((3, 2, 4)))
     folder = "cifar-10-batches-bin"

@@ -53,6 +53,7 @@ def test_only_the_strongest_attack_of_an_audit_with_controls_is_run_again() -> N
     assert steps_of(attacks.of("horizontal").create("spear")) == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_run_again_where_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     report = audited(attacks=["unmix", "dlg"], iterations=3, victims=2)
     assert max(row.mean or 0.0 for row in report.rows if row.attack == "unmix" and row.metric == "accuracy") == 1
