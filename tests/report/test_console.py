@@ -57,6 +57,16 @@ def test_a_log_says_what_is_being_done_after_the_last_job(monkeypatch: pytest.Mo
     assert "now training at batch size 8, dp_sgd." in written.getvalue()
 
 
+def test_the_time_left_stays_on_a_line_of_80_columns() -> None:
+    written = io.StringIO()
+    with console.Bar(Console(file=written, width=80, force_terminal=True)) as bar:
+        bar.begin(1.0, jobs=100)
+        bar.started("negative control: inverting_gradients at batch size 128, dp_sgd(epsilon=3) " + 4 * "and more ")
+    drawn = [line for line in written.getvalue().replace("\r", "\n").splitlines() if "0/100" in line]
+    assert drawn
+    assert all("left" in line and "negative control" in line for line in drawn)
+
+
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 
 

@@ -46,7 +46,7 @@ from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.units import Tables
 from seepage.tabular.schema import Schema
-from seepage.text import capitalised, clean, how_many, lasting, percent, points
+from seepage.text import capitalised, clean, how_many, percent, points, to_go
 
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
@@ -343,7 +343,7 @@ class _Advisor:
         return ways
 
     def _announce(self, plan: Plan) -> None:
-        """Say before the first change is tried how long the search takes, if half of the changes may do it."""
+        """Say before the first change is tried how long the search takes, if one of the changes may do it, or all."""
         tried = len(plan.audits)
         units = sum(audit.units for audit in plan.audits)
         seconds = plan.seconds
@@ -351,7 +351,8 @@ class _Advisor:
             # Where only running them tells, all take about as long as the deployment as given.
             seconds = self.given_seconds * units
         each = seconds / max(1, units)
-        self.say(f"about {lasting(each * self._units_tried * tried + self._coming(each, math.ceil(tried / 2)))} to go")
+        first = each * self._units_tried * tried
+        self.say(to_go(*(first + seconds for seconds in self._coming(each, tried))))
 
     def _forecast(self, seconds: float, candidates: Sequence[Candidate], left: Sequence[_Progress]) -> None:
         tried = sum(candidate.report is not None for candidate in candidates)
@@ -361,18 +362,24 @@ class _Advisor:
         # What a search that is continued has stored took no time now.
         looked = [self.looked[way.lever.name, way.safe[0]].seconds or 0.0 for way in left]
         each = max(seconds / (tried * self._units_tried), sum(looked) / max(1, len(left)) / (self.spec.workers or 1))
-        about = f"; about {lasting(self._coming(each, len(left)))} to go" if left else ""
+        about = f"; {to_go(*self._coming(each, len(left)))}" if left else ""
         self.say(f"{len(left)} of {how_many(tried, 'change')} tried may do it at full strength{about}")
 
-    def _coming(self, each: float, left: int) -> float:
-        """Return the seconds of what follows the first step, if so many changes are left and a repetition takes each.
+    def _coming(self, each: float, left: int) -> tuple[float, float]:
+        """Return the least and the most seconds of what follows the first step, if so many changes are left.
 
-        These are the halvings of each change, a longer look and a confirmation of one, and trainings.
+        A repetition takes ``each``. There are the halvings of one change or of all, longer looks and confirmations, and
+        trainings. A confirmation adds units until it is decided; one of members has trainings without the change beside
+        it.
         """
         longer = self._longer - self._units if self.by_units else 0
-        # One confirmation in two is not the last. That of members has trainings without the change beside it.
-        confirmed = 2 * (self.least if self.by_units else self.spec.repeated)
-        return each * (left * _HALVINGS * self._units_tried + longer + confirmed) + self.training_seconds * (left + 1)
+        least, most = (self.least, _BUDGET * self.least) if self.by_units else (self.spec.repeated,) * 2
+        least, most = (least, most) if self.by_units else (2 * least, 2 * most)
+        halvings, some = _HALVINGS * self._units_tried, min(left, CONFIRMATIONS)
+        return (
+            each * (halvings + longer + least) + 2 * self.training_seconds,
+            each * (left * halvings + some * (longer + most)) + (left + 1) * self.training_seconds,
+        )
 
     @property
     def _units_tried(self) -> int:

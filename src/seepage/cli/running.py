@@ -11,12 +11,12 @@ from time import monotonic, process_time
 
 import typer
 
-from seepage.auditing import fitting, run_all
+from seepage.auditing import check_place, fitting, run_all
 from seepage.cli.app import interruptible, new_folder
 from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import THIS_MACHINE, ClusterOptions
 from seepage.errors import BadInputError, Remedy
-from seepage.files import write_whole
+from seepage.files import check_out, write_whole
 from seepage.report.console import Bar, show_screens
 from seepage.report.html import FILE as PAGE
 from seepage.report.junit import junit
@@ -89,12 +89,14 @@ def run(
     """
     begun = process_time(), monotonic()
     answers.check(specs)
+    check_out(out)
     try:
         audits = fitting(specs, out, given)
         for line in (line for audit in audits for line in audit.untried):
             print_message(line)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
+    check_place(audits, out)
     place = out or new_folder(audits[0].about.dataset, audits[0].own, quiet)
     messages = make_console(stderr=True, width=SCREEN_WIDTH)
     inferred = audits[0].inferred

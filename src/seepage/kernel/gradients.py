@@ -16,6 +16,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_cells, states, steady
 from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
 from seepage.kernel.intervals import Boxes, everything, single_rows
-from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, most_boxes, narrowed
+from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, grouped, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
 from seepage.kernel.statement import (
     ROUNDINGS,
@@ -51,6 +52,7 @@ _PASSES, _GAIN = 5, 0.7
 # Choices of categories, in records, from which all of them are searched only where a proof is in reach.
 _MANY = 4
 _OUT_OF_REACH = "rows close to the records, which no search excludes, leave none of them certain"
+_NOT_APART = "other rows, which the message leaves open, can stand in for each of the records"
 _ROWS_IN_HALVES = "all numbers that are proved lie on a grid of 16 bits, as those of rows that a client holds so"
 # What proofs that hold only in part are given.
 _GROWN, _ALONE = 2.0, "errors of different records at a layer are linearly independent, or too small to be seen"
@@ -352,9 +354,11 @@ def _certify(
         declared, at, message, cells, seen, drift, bounds_of, moves, bounds, first, deeper, units, design, off,
         grown * declared.steps,
     )  # fmt: skip
-    found = _narrow(search, fixed)
-    if found is None or not fixed:
-        return found or nothing(len(cells), len(declared.columns))
+    found = _narrow(search, fixed) or nothing(len(cells), len(declared.columns))
+    if not bool(found.cells.any()) and found.doubt is None:
+        found = replace(found, doubt=_NOT_APART)
+    if not fixed:
+        return found
     return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed), found.doubt)
 
 
@@ -443,8 +447,10 @@ def _narrow(search: _RowSearch, fixed: list[str], certain: bool = False) -> Cert
                     break
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
-        bounds = search.bounded(boxes)
-        found = _named(declared, bounds.errors[search.first] * times, span, design, boxes, search.cells, search.off)
+        some, of = grouped(boxes)
+        bounds = search.bounded(some)
+        errors = bounds.errors[search.first][of] * times
+        found = _named(declared, errors, span, design, boxes, search.cells, search.off)
         if bool(found.cells.all()) or (certain and bool(found.cells.any())):
             break
     return found

@@ -23,6 +23,11 @@ _CLEAR, _PRODUCTS = 1e-4, 10**10
 _LONG = 0.02
 # Distances from a row, each half of the last, at which slices of its box are tried.
 _SLICES = 6
+# Boxes of one search that deeper layers are asked of, and how many are asked at once, at least; share of a tolerance,
+# or of the step between whole numbers, below which shorter pieces change little of what is proved.
+_ASKED, _MANY, _FINE = 6_000, 128, 1 / 8
+# Boxes whose errors are bounded one by one, and the distance within which more are taken together, at first.
+_BOUNDED, _CLOSE = 128, 1 / 64
 
 
 def _beside(vectors: Tensor, basis: Tensor) -> Tensor:
@@ -182,19 +187,38 @@ def boxes_in(
 ) -> Boxes:
     """Return boxes that hold all rows with these categories whose input lies in a span, and that are not excluded.
 
-    The longest axes of what numbers may be are cut into pieces, which are excluded one by one.
+    The longest axes of what numbers may be are cut into pieces, which are excluded one by one. Each halving doubles
+    what there is to ask. It ends where slices without any length are not excluded either, where many pieces are left
+    that are shorter by far than what is to be told apart, and where too many were asked. What was not asked is not
+    excluded, and pieces that could become too many are not kept apart.
     """
     if len(codes) > most_boxes(declared):
         raise RefusedError("too many combinations of categories fit for all to be tried")
     numbers, which = _numbers(design, span, codes, cut), torch.arange(len(codes))
     at, half = numbers.at, numbers.half
-    for round_ in range(_HALVED * len(half) + 1):
+    size, whole = declared.of("high") - declared.of("low"), declared.of("integer") > 0
+    near, next_to = declared.of("tolerance") / size, torch.where(whole, 1 / size, 0.0)
+    asked, asking, most, rounds = 0, True, most_boxes(declared), _HALVED * len(half)
+    for round_ in range(rounds + 1):
         boxes, kept = numbers.pieces(declared, codes, which, at, half)
-        which, at = which[kept], at[kept]
-        out = excluded(boxes)
-        which, at, boxes = which[~out], at[~out], boxes.some(~out)
-        if 2 * len(which) > most_boxes(declared) or not len(which) or round_ == _HALVED * len(half):
-            return boxes if len(boxes.codes) <= most_boxes(declared) / 6 else _hulls(boxes, *chosen(boxes))
+        which, at, wide = which[kept], at[kept], half @ numbers.axes.abs()
+        last = round_ == rounds or not bool(boxes.reach.any())
+        # Few are split once more instead, which takes less time than to ask.
+        if asking and (last or len(which) >= _MANY):
+            asked, out = asked + len(which), excluded(boxes)
+            which, at, boxes = which[~out], at[~out], boxes.some(~out)
+            asking = asked + 2 * len(which) <= _ASKED
+            asking &= len(which) < _MANY or bool((wide > _FINE * near).any())
+            if asking and len(which) and not bool(out.any()):
+                some = torch.linspace(0, len(which) - 1, min(_MANY, len(which))).long()
+                slices, _ = numbers.pieces(declared, codes, which[some], at[some], torch.zeros_like(half))
+                asking = not len(slices.codes) or bool(excluded(slices).any())
+        if last or 2 * len(which) > most or not len(which):
+            return boxes if len(boxes.codes) <= most / 6 else _hulls(boxes, *chosen(boxes))
+        # Shorter pieces hold fewer whole numbers, down to what the short axes leave.
+        if not asking and not bool(((wide > _FINE * next_to) & (wide > _FINE * numbers.narrow) & whole).any()):
+            few = len(boxes.codes) * 2.0 ** (rounds - round_) <= most / 6
+            return boxes if few else _hulls(boxes, *chosen(boxes))
         axis = int(half.argmax())
         half = torch.where(torch.arange(len(half)) == axis, half / 2, half)
         step = half * (torch.arange(len(half)) == axis)
@@ -256,6 +280,20 @@ def chosen(boxes: Boxes) -> tuple[Tensor, Tensor]:
     # PyTorch refuses rows without entries, as of tables without categories.
     padded, which = functional.pad(boxes.codes, (0, 1)).unique(dim=0, return_inverse=True)
     return padded[:, :-1], which
+
+
+def grouped(boxes: Boxes) -> tuple[Boxes, Tensor]:
+    """Return boxes that hold all of some, as few as are soon bounded, and which of them holds each.
+
+    Those of the same categories that are close to each other are taken together.
+    """
+    which, width = torch.arange(len(boxes.codes)), _CLOSE
+    codes = boxes.codes
+    while len(codes) > _BOUNDED and width <= 1:
+        place = torch.cat([boxes.codes, (boxes.center / width).floor().long()], 1)
+        places, which = place.unique(dim=0, return_inverse=True)
+        codes, width = places[:, : boxes.codes.shape[1]], 2 * width
+    return (boxes, which) if len(codes) == len(boxes.codes) else (_hulls(boxes, codes, which), which)
 
 
 def _hulls(boxes: Boxes, codes: Tensor, which: Tensor) -> Boxes:

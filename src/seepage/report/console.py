@@ -21,7 +21,7 @@ from seepage.report.grids import GridCell
 from seepage.report.result import AuditResult, Example
 from seepage.report.summary import NOT_TRIED, headline, summary
 from seepage.report.terminal import Paragraph, figures, make_table
-from seepage.results.checks.finding import Finding, Severity
+from seepage.results.checks.finding import Finding, Severity, few_of
 from seepage.results.verdict import GRAVITY, NOT_REACHED, UNDEFENDED, pick, style_of, verdict
 from seepage.run.enough import until_decided
 from seepage.run.limits import by_units
@@ -38,13 +38,21 @@ _LONG = 600.0
 _REPORT = 2.0
 
 
+# Columns from which a bar is long, and those of the percentage and the times beside it.
+_WIDE, _TIMES = 120, 36
+
+
 class Bar(Listener):
     """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute."""
 
     def __init__(self, console: Console) -> None:
+        self._wide = console.width >= _WIDE
+        bar = 30 if self._wide else 10
+        # What is being done is cut, so that the time left stays on the line.
+        self._room = max(10, console.width - bar - _TIMES)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=bar),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
             TextColumn("elapsed,"),
@@ -106,8 +114,9 @@ class Bar(Listener):
     def _show(self, what: str) -> None:
         # Jobs that did not fit by their forecasts come on top.
         jobs = max(self._jobs, self._done)
-        line = f"{self._done}/{jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
-        self._progress.update(self._task, description=line)
+        counts = f"{self._done}/{jobs}" + (f" jobs, {max(self._running, 0)} running" if self._wide else "")
+        line = f"{counts} · {clean(what, 200)}"
+        self._progress.update(self._task, description=clean(line, self._room))
         now = time.monotonic()
         if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
             self._shown = now
@@ -261,7 +270,9 @@ def _advice_lines(result: AuditResult, width: int) -> list[RenderableType]:
         lines.append(Text(f"Checks of this audit: {how_many(len(serious), 'finding')}", style="bold"))
         for finding in serious[:_MOST_FINDINGS]:
             text = Text(finding.severity, style=_SEVERITIES[finding.severity])
-            text.append(f" {finding.code} {clean(finding.title, _LONGEST_LINE)}.", "not bold default")
+            about = ", ".join(few_of([repr(clean(name, 30)) for name in finding.columns]))
+            title = f"{finding.title}: {about}" if about else finding.title
+            text.append(f" {finding.code} {clean(title, _LONGEST_LINE)}.", "not bold default")
             lines.append(Paragraph(text))
         if len(serious) > _MOST_FINDINGS:
             lines.append(Paragraph(f"and {len(serious) - _MOST_FINDINGS} more ({_ALL})", "dim"))

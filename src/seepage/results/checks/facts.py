@@ -251,6 +251,7 @@ class Fault:
     message: str
     where: tuple[Where, ...] = ()
     severity: Severity | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,9 @@ def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[
 def run_checks(facts: Facts) -> list[Finding]:
     """Return the findings of all checks, errors first, then by code."""
     findings = [
-        Finding(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
+        Finding(
+            check.code, finding.severity or check.severity, check.title, finding.message, finding.where, finding.columns
+        )
         for check in CHECKS.values()
         if not any(map(facts.lacks, check.needs))
         for finding in check.find(facts)

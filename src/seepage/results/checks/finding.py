@@ -41,7 +41,8 @@ class Finding:
     """A report of a check: one paragraph, and the settings and attacks that it concerns (all if empty).
 
     ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in mind; ``note``: an
-    assumption that a reader should know of. The message may hold column names, as they are.
+    assumption that a reader should know of. The message may hold column names, as they are. ``columns`` are those
+    that it is about, if any.
     """
 
     code: str
@@ -49,6 +50,7 @@ class Finding:
     title: str
     message: str
     where: tuple[Where, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def concerns(self, batch_size: int | None, defense: str, attack: str) -> bool:
         """Return whether a finding concerns the figures of an attack in a setting."""

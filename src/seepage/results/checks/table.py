@@ -251,6 +251,7 @@ def pooled(facts: Facts) -> Iterator[Fault]:
             "So both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
             severity="warning" if max(parts.values()) >= _MOST else None,
+            columns=tuple(largest),
         )
 
 
