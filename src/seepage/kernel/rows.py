@@ -26,6 +26,8 @@ _SLICES = 6
 # Boxes of one search that deeper layers are asked of, and how many are asked at once, at least; share of a tolerance,
 # or of the step between whole numbers, below which shorter pieces change little of what is proved.
 _ASKED, _MANY, _FINE = 6_000, 128, 1 / 8
+# Pieces that are kept apart where asking ended; more are taken together by their categories.
+_APART = 1_000
 # Boxes whose errors are bounded one by one, and the distance within which more are taken together, at first.
 _BOUNDED, _CLOSE = 128, 1 / 64
 
@@ -190,7 +192,7 @@ def boxes_in(
     The longest axes of what numbers may be are cut into pieces, which are excluded one by one. Each halving doubles
     what there is to ask. It ends where slices without any length are not excluded either, where many pieces are left
     that are shorter by far than what is to be told apart, and where too many were asked. What was not asked is not
-    excluded, and pieces that could become too many are not kept apart.
+    excluded, and too many pieces are not kept apart.
     """
     if len(codes) > most_boxes(declared):
         raise RefusedError("too many combinations of categories fit for all to be tried")
@@ -217,8 +219,7 @@ def boxes_in(
             return boxes if len(boxes.codes) <= most / 6 else _hulls(boxes, *chosen(boxes))
         # Shorter pieces hold fewer whole numbers, down to what the short axes leave.
         if not asking and not bool(((wide > _FINE * next_to) & (wide > _FINE * numbers.narrow) & whole).any()):
-            few = len(boxes.codes) * 2.0 ** (rounds - round_) <= most / 6
-            return boxes if few else _hulls(boxes, *chosen(boxes))
+            return boxes if len(boxes.codes) <= _APART else _hulls(boxes, *chosen(boxes))
         axis = int(half.argmax())
         half = torch.where(torch.arange(len(half)) == axis, half / 2, half)
         step = half * (torch.arange(len(half)) == axis)
