@@ -22,8 +22,8 @@ from csv_lines import add_lines, read_lines
 
 from seepage import datasets
 from seepage.assessment.intervals import ratio
+from seepage.attacking.updates import doubts
 from seepage.attacks import create
-from seepage.captures.recovery import doubts
 from seepage.models.mlp import nn3
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream

@@ -27,10 +27,10 @@ from torch.nn import functional
 
 from seepage import TranscriptWriter, write_weights
 from seepage.assessment.intervals import interval
-from seepage.captures.transcript_attacks import TranscriptAttack
-from seepage.captures.transcripts import read_transcript
+from seepage.attacking.sources import attack_capture
 from seepage.datasets import Dataset, load
 from seepage.models.split import SplitModel, usual_split_head
+from seepage.settings.captured import RECONSTRUCTION
 from seepage.tabular.table import Table
 
 TABLES = {
@@ -220,31 +220,38 @@ def measured(form: str, name: str, cut: int, seed: int, declared: bool) -> list[
         folder = Path(place)
         written(form, name, cut, seed, declared, folder)
         begun = time.perf_counter()
-        found = TranscriptAttack(
-            read_transcript(folder / "transcript"), f"{__file__}:Network", ["exact", "posterior"],
-            folder / "public.csv", None, folder / "truth.csv",
-        ).run()  # fmt: skip
+        found = attack_capture(
+            folder / "transcript",
+            model=f"{__file__}:Network",
+            attacks=["exact", "posterior"],
+            data=folder / "public.csv",
+            truth=folder / "truth.csv",
+        )
         seconds = time.perf_counter() - begun
-        for tried in found.tried:
-            rows = {(row.metric, row.column): row for row in tried.rows or ()}
+        assert found.attacked is not None
+        every, whole = found.findings.files[RECONSTRUCTION], found.attacked.rows
+        doubts = [words for words in found.findings.sections[0].words if words.endswith(("read.", "leaked."))]
+        for attack in dict.fromkeys(every["attack"]):
+            rows = {(row.metric, row.column): row for row in whole if row.attack == attack}
+            answers = every[every["attack"] == attack].dropna(axis=1, how="all")
             label = next(
                 column for (metric, column) in rows if metric == "accuracy" and column not in (None, *TABLES[name])
             )
-            cells = None if tried.sought == "label" else rows.get(("accuracy", None))
+            cells = rows.get(("accuracy", None))
             of_label = rows["accuracy", label]
-            certified = [column for column in tried.answers.columns if str(column).endswith(" certified")]
+            certified = [column for column in answers.columns if str(column).endswith(" certified")]
             wrong = rows.get(("certified_wrong", None))
             lines.append(
                 {
                     "table": name, "cut": cut, "form": form, "declared": declared, "training": seed,
-                    "attack": tried.attack,
+                    "attack": attack,
                     "cells": "" if cells is None else round(100 * float(cells.mean or 0), 1),
                     "baseline": "" if cells is None else round(100 * float(cells.baseline or 0), 1),
                     "label": round(100 * float(of_label.mean or 0), 1),
-                    "certified": int(tried.answers[certified].to_numpy().sum()) if certified else 0,
+                    "certified": int(answers[certified].to_numpy().sum()) if certified else 0,
                     "false": 0 if wrong is None else round(float(wrong.mean or 0) * RECORDS),
-                    "doubt": bool(found.doubts),
-                    "said": next((note for note in found.notes if "estimated" in note), ""),
+                    "doubt": bool(doubts),
+                    "said": next((note for note in found.findings.sections[0].points if "estimated" in note), ""),
                     "seconds": round(seconds, 1),
                 }
             )  # fmt: skip

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from seepage import capture, datasets
 from seepage.assessment.intervals import ratio
-from seepage.captures.federation import FederationAttack
-from seepage.captures.recovery import Recovered
+from seepage.attacking.federation import FederationAttack
+from seepage.attacking.updates import Recovered
 from seepage.datasets.dataset import Dataset
 from seepage.seeds import seeded, stream
 from seepage.tabular.align import match, pairwise_error

@@ -14,10 +14,10 @@ from pathlib import Path
 from flower_adult.task import DATA, Net
 from rich.console import Console
 
-from seepage.captures.federation import FederationAttack, FederationFindings
-from seepage.captures.spec import PROOFS_ONLY
+from seepage.attacking.federation import AttackedFederation, FederationAttack
 from seepage.errors import BadInputError
 from seepage.report.captured import captured_sections, show_sections
+from seepage.settings.horizontal.read import PROOFS_ONLY
 
 
 def main() -> int:
@@ -25,15 +25,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Attack every captured update of a run.")
     parser.add_argument("captured", type=Path, help="folder of the captured updates")
     try:
-        findings = audit(parser.parse_args().captured)
+        federation = audit(parser.parse_args().captured)
     except BadInputError as error:
         print(error, file=sys.stderr)
         return 2
-    show_sections(Console(), captured_sections(findings))
-    return int(findings.counts["proved"] > 0)
+    show_sections(Console(), captured_sections(federation.findings))
+    return int(federation.counts["proved"] > 0)
 
 
-def audit(folder: Path) -> FederationFindings:
+def audit(folder: Path) -> AttackedFederation:
     """Return what the updates give away; what is not proved is not estimated."""
     return FederationAttack(Net(), DATA.schema, options=PROOFS_ONLY, reference=DATA.train).run(folder)
 

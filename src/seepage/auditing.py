@@ -19,7 +19,7 @@ from seepage import registry
 from seepage.assessment.decision import ALPHA
 from seepage.assessment.gain import References
 from seepage.assessment.row import ResultRow
-from seepage.captures.audit import Attacked
+from seepage.attacking.run import Attacked
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset, own_table

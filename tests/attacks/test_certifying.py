@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from seepage.attacking.updates import recover
 from seepage.attacks import create
 from seepage.attacks.horizontal.exact.certifying import write_certificate
-from seepage.captures.captured import load_capture
+from seepage.captures.captured import attacker_statistics, load_capture
 from seepage.captures.capturing import capture
-from seepage.captures.recovery import attacker_statistics, recover
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.kernel import RefusedError

@@ -16,8 +16,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import seepage
-from seepage.captures.captured import Description, Encoding, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.recovery import attacker_statistics, recover
+from seepage.attacking.updates import recover
+from seepage.captures.captured import (
+    Description,
+    Encoding,
+    attacker_statistics,
+    encoding_of,
+    load_capture,
+    read_description,
+    save_capture,
+)
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError

@@ -23,10 +23,9 @@ from torch import Tensor, nn
 
 import seepage
 from seepage import TranscriptWriter, write_weights
+from seepage.attacking.updates import recover
 from seepage.attacks.split import Exact
-from seepage.captures.captured import Description, load_capture, read_description
-from seepage.captures.recovery import attacker_statistics, client_schema, recover
-from seepage.captures.transcript_attacks import TranscriptAttack
+from seepage.captures.captured import Description, attacker_statistics, client_schema, load_capture, read_description
 from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -44,6 +43,7 @@ from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, UpdateView
 from seepage.wire.split import CutKnowledge
 from tests.captures import two_parties as job
+from tests.captures.attacked import answers, attacked, notes, ran, reasons, value
 from tests.processes import HANGS
 from tests.roundings import assert_rounded_alike
 
@@ -456,16 +456,16 @@ def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> 
     assert_rounded_alike(last.gradients, seen.view.gradient, roundings)
     knowledge = CutKnowledge(rows.schema, uniform_statistics(rows.schema))
     expected = Exact()(seen.view, knowledge)
-    found = TranscriptAttack(training, attacks=["exact"]).run()
-    assert not found.not_tried
-    assert not found.notes
-    answers = found.tried[0].answers.set_index("id").loc[[str(i) for i in range(job.ROWS)]]
+    found = attacked(training.folder, attacks=["exact"])
+    assert not reasons(found)
+    assert not notes(found)
+    read = answers(found, "exact").set_index("id").loc[[str(i) for i in range(job.ROWS)]]
     schema = rows.schema
     for k, name in enumerate(job.PRIVATE):
         column = schema.column(name)
         assert isinstance(column, Discrete)
-        assert [column.categories.index(value) for value in answers[name]] == expected.cells[:, k].tolist()
-    assert found.tried[0].shown["certified_cells", None] == 1.0
+        assert [column.categories.index(value) for value in read[name]] == expected.cells[:, k].tolist()
+    assert value(found, "exact", "certified_cells", None) == 1.0
     # The answers are the truth, too.
     assert torch.equal(expected.cells, seen.cells)
     assert torch.equal(expected.labels, seen.labels)
@@ -473,15 +473,14 @@ def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> 
 
 def test_earlier_rounds_of_the_two_processes_count(folder: Path) -> None:
     training = read_transcript(folder)
-    attack = TranscriptAttack(training, attacks=["posterior"])
     # Batches are drawn anew in each epoch, so that records were in rounds of different weights.
-    found = attack.run()
-    assert [one.attack for one in found.tried] == ["posterior"]
+    found = attacked(training.folder, attacks=["posterior"])
+    assert ran(found) == ["posterior"]
     rows, _ = job.both()
-    answers = found.tried[0].answers
-    wanted = rows.frame.loc[answers["id"].astype(int)]
+    read = answers(found, "posterior")
+    wanted = rows.frame.loc[read["id"].astype(int)]
     for name in job.PRIVATE:
-        assert (answers[name].to_numpy() == wanted[name].to_numpy()).all()
+        assert (read[name].to_numpy() == wanted[name].to_numpy()).all()
 
 
 def test_a_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:

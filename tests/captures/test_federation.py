@@ -16,25 +16,25 @@ from torch import Tensor, nn
 
 from seepage import registry
 from seepage.assessment.measurement import Measurement
-from seepage.attacks import create
-from seepage.auditing import captured_report
-from seepage.captures.audit import _joined
-from seepage.captures.captured import Description, encoding_of, save_capture
-from seepage.captures.federation import (
+from seepage.attacking.federation import (
+    AttackedFederation,
     ClientFinding,
     FederationAttack,
-    FederationFindings,
     UpdateFinding,
     find_captures,
 )
-from seepage.captures.recovery import Recovered
-from seepage.captures.spec import PROOFS_ONLY
+from seepage.attacking.run import _joined
+from seepage.attacking.updates import Recovered
+from seepage.attacks import create
+from seepage.auditing import captured_report
+from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
 from seepage.models.states import state_digest
-from seepage.report.captured import federation_words, render_captured
+from seepage.report.captured import render_captured
 from seepage.run.runner import Listener, Run
+from seepage.settings.horizontal.read import PROOFS_ONLY
 from seepage.settings.part import Part
 from seepage.settings.setting import Configuration, PlannedPart
 from seepage.settings.spec import Gate
@@ -89,24 +89,24 @@ def kept() -> dict[str, Recovered]:
 
 
 @pytest.fixture(scope="module")
-def findings(folder: Path, kept: dict[str, Recovered]) -> FederationFindings:
+def findings(folder: Path, kept: dict[str, Recovered]) -> AttackedFederation:
     attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=folder)
     return attack.run(folder, keep=kept.__setitem__)
 
 
-def of(findings: FederationFindings, client: str, round: int) -> UpdateFinding:
+def of(findings: AttackedFederation, client: str, round: int) -> UpdateFinding:
     [found] = [update for update in findings.updates if (update.client, update.round) == (client, round)]
     return found
 
 
-def test_each_update_of_a_client_is_proved(findings: FederationFindings) -> None:
+def test_each_update_of_a_client_is_proved(findings: AttackedFederation) -> None:
     for round in (1, 2):
         found = of(findings, "a", round)
         assert (found.outcome, found.records, found.proved_records) == ("proved", RECORDS, RECORDS)
         assert found.proved_cells == RECORDS * len(DATA.schema.columns)
 
 
-def test_records_seen_in_two_rounds_count_once(findings: FederationFindings) -> None:
+def test_records_seen_in_two_rounds_count_once(findings: AttackedFederation) -> None:
     """Six different records are behind two updates of four, no more are left to guess, and a proof is of one update."""
     [together] = [client for client in findings.clients if client.client == "a"]
     assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS), together.why
@@ -123,13 +123,13 @@ def test_without_the_rows_equal_records_are_linked_too(folder: Path) -> None:
     assert together.score is None
 
 
-def test_an_update_of_other_rows_than_the_truth_is_not_scored_by_itself(findings: FederationFindings) -> None:
+def test_an_update_of_other_rows_than_the_truth_is_not_scored_by_itself(findings: AttackedFederation) -> None:
     found = of(findings, "a", 1)
     assert found.score is None
     assert "the client's own rows are 6, the update is of 4 records" in found.notes[-1]
 
 
-def test_a_broken_file_and_one_of_another_network_do_not_end_the_others(findings: FederationFindings) -> None:
+def test_a_broken_file_and_one_of_another_network_do_not_end_the_others(findings: AttackedFederation) -> None:
     cut, other = of(findings, "b", 1), of(findings, "b", 2)
     assert {cut.outcome, other.outcome} == {"not tried"}
     assert "no whole safetensors file" in cut.why
@@ -164,7 +164,7 @@ def test_an_update_on_which_the_attack_breaks_is_a_row_and_the_others_are_read(
     assert found.updates[0].why == "MemoryError: no place for so large a bias"
     assert found.counts["failed"] == 1
     assert found.incomplete
-    assert federation_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
+    assert found.findings.sections[0].words[-1] == "An update that was not tried, or failed, is not known to be safe."
 
 
 def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> None:
@@ -209,11 +209,11 @@ def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, t
         "../../a\0b": "proved",
         r"\udcff": "not tried",
     }
-    json.dumps(found.to_plain(), ensure_ascii=False).encode()
-    render_captured(found).encode()
+    json.dumps(found.findings.figures, ensure_ascii=False).encode()
+    render_captured(found.findings).encode()
 
 
-def test_what_was_read_is_handed_over_by_name(findings: FederationFindings, kept: dict[str, Recovered]) -> None:
+def test_what_was_read_is_handed_over_by_name(findings: AttackedFederation, kept: dict[str, Recovered]) -> None:
     assert findings.updates
     assert list(kept) == ["round-0001/client-a", "round-0002/client-a"]
 
@@ -250,7 +250,7 @@ def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
     assert report.overviews[0]["tier"] == "whole records read"
     assert report.decision is not None
     assert report.decision.outcome == "failed"
-    assert "Threat model" in render_captured(found, report)
+    assert "Threat model" in render_captured(found.findings, report)
 
 
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:
@@ -385,12 +385,12 @@ def test_progress_ends_with_all_work_done(folder: Path) -> None:
 
 def test_the_page_holds_every_update_and_no_markup_of_a_file_name() -> None:
     one = UpdateFinding("<b>x</b>", "<script>alert(1)</script>", 3, None, "not tried", "it is broken")
-    found = FederationFindings((one,), (), "unmix")
-    text = render_captured(found)
+    found = AttackedFederation((one,), (), "unmix")
+    text = render_captured(found.findings)
     assert "<script>alert" not in text
     assert "it is broken" in text
     assert '<span class="tier open">not tried</span>' in text
-    assert "not known to be safe" in federation_words(found)[-1]
+    assert "not known to be safe" in found.findings.sections[0].words[-1]
 
 
 def test_the_command_writes_prints_and_tells_failures_by_its_status(

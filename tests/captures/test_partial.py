@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 import seepage
 from seepage import kernel
+from seepage.attacking.federation import FederationAttack
+from seepage.attacking.updates import Recovered
 from seepage.attacks.horizontal.exact.certifying import write_certificate
 from seepage.attacks.horizontal.exact.unsent import _alone  # pyright: ignore[reportPrivateUsage]
 from seepage.captures.captured import Local, load_capture
-from seepage.captures.federation import FederationAttack
-from seepage.captures.recovery import Recovered
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, local_update
@@ -96,7 +96,7 @@ def test_an_unknown_personal_head_hides_no_record_and_proves_none(tmp_path: Path
     assert "read in the spans of the layers before what stayed with the client" in found.guess.regime[0]
     assert found.guess.proofs is not None
     assert not bool((found.guess.proofs[0].cells | found.guess.proofs[0].given).any())
-    [section] = captured_sections(found)
+    [section] = captured_sections(found.findings)
     assert (
         "Not sent: 2 of 6 parameters: '4.weight', '4.bias' stayed with the client, values unknown" in section.words[1]
     )

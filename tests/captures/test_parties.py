@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from seepage import PartyTranscripts
-from seepage.captures.alignment import alignment
-from seepage.captures.transcript_attacks import TranscriptAttack
+from seepage.assessment.alignment import alignment
 from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.integrations.secretflow import capture_callback
 from seepage.report.captured import captured_sections, render_captured
 from seepage.tabular.schema import Continuous, Discrete
+from tests.captures.attacked import attacked
 
 DATA = telling(rows=100)
 PARTIES = {"alice": ["cause"], "carol": ["noise_0", "noise_1"]}
@@ -176,15 +176,15 @@ def test_the_report_says_what_alignment_gave_away(tmp_path: Path, shared: int) -
     transcripts = PartyTranscripts(tmp_path, DATA.schema, PARTIES, OWN)
     sent = {"alice": drawn(2, 0, shared), "carol": drawn(2, 1, shared)}
     transcripts.exchange(range(shared), sent, sent)
-    findings = TranscriptAttack(read_transcript(tmp_path / "carol"), attacks=[]).run()
+    findings = attacked(tmp_path / "carol").findings
     [section] = [section for section in captured_sections(findings) if section.name == "alignment"]
     assert f"{shared} of its 100 records are with the attacked party" in section.words[0]
     assert "What alignment gives away" in render_captured(findings)
-    plain = findings.to_plain()["alignment"]
+    plain = findings.figures["alignment"]
     assert isinstance(plain, dict)
     assert plain["shared"] == shared
     if shared == 100:
-        assert section.grids == ()
+        assert not section.grids
         assert "records that the other party lacks" in section.words[1]
     else:
         assert {row[0].text for row in section.grids[0].rows} == {"noise_2", "label"}

@@ -15,9 +15,10 @@ import pytest
 
 from seepage.attacks.statistics.counts import Counts
 from seepage.attacks.statistics.differencing import Differencing
-from seepage.captures.recovery import attacker_statistics
-from seepage.captures.statistics import StatisticsDeclaration, read_statistics, write_statistics
+from seepage.captures.captured import attacker_statistics
+from seepage.captures.statistics import StatisticsDeclaration
 from seepage.errors import BadInputError
+from seepage.settings.statistics.messages import read_statistics, write_statistics
 from seepage.wire.statistics import (
     NewtonMessage,
     NewtonView,

@@ -12,15 +12,14 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.split_transcripts import _misfit  # pyright: ignore[reportPrivateUsage]
-from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
-from seepage.captures.transcripts import read_transcript
+from seepage.attacking.sources import CaptureResult
 from seepage.defenses.cut_noise import CutNoise
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning, TrainedSplit
-from seepage.report.captured import transcript_words
+from seepage.settings.split.read import _misfit  # pyright: ignore[reportPrivateUsage]
 from seepage.tabular.table import Table as Rows
 from tests.attacks.split.test_numbers import table as numbers
+from tests.captures.attacked import answers, attacked, notes, reasons, words
 from tests.captures.test_transcripts import PRIVATE, ROWS, trained, value, with_ids
 from tests.captures.test_transcripts import table as csv
 
@@ -46,8 +45,8 @@ def shuffled(
     return folder
 
 
-def read(folder: Path, *attacks: str, truth: Path | None = None) -> TranscriptFindings:
-    return TranscriptAttack(read_transcript(folder), attacks=attacks, truth=truth).run()
+def read(folder: Path, *attacks: str, truth: Path | None = None) -> CaptureResult:
+    return attacked(folder, attacks=attacks, truth=truth)
 
 
 def silenced(folder: Path, ids: set[str], rounds: str = "*") -> None:
@@ -70,9 +69,9 @@ def test_shuffled_rounds_tell_as_much_as_rounds_of_all_records(tmp_path: Path) -
         for parts in (1, 4)
     }
     # Records of each round in one order or the other.
-    answers = [one.tried[0].answers.sort_values("id", ignore_index=True) for one in found.values()]
-    pd.testing.assert_frame_equal(answers[0], answers[1])
-    assert not found[4].notes
+    one, other = (answers(some, "posterior").sort_values("id", ignore_index=True) for some in found.values())
+    pd.testing.assert_frame_equal(one, other)
+    assert not notes(found[4])
     alone = read(shuffled(tmp_path / "alone", learning, result, ROWS, 1, 4, **about), "posterior", truth=truth)
     assert value(found[4], "posterior", "accuracy", "label") > value(alone, "posterior", "accuracy", "label")
 
@@ -85,13 +84,11 @@ def test_numbers_are_read_from_as_many_messages_as_groups_allow(
     result = learning.train(deepfm(rows.schema, ("a", "n"), 0, hidden=(8,)), rows, 1)
     folder = shuffled(tmp_path / "transcript", learning, result, rows, 2, 2, options={"hidden": [8]})
     every = read(folder, "posterior")
-    assert not every.notes
-    monkeypatch.setattr("seepage.captures.split_transcripts._FEW_GROUPS", 1)
+    assert not notes(every)
+    monkeypatch.setattr("seepage.settings.split.read._FEW_GROUPS", 1)
     some = read(folder, "posterior")
-    assert [note[:53] for note in some.notes] == ["the newest 1 of up to 2 messages of each record are u"]
-    possible = [one.tried[0].shown["still_possible", "n"] for one in (every, some)]
-    assert possible[0] is not None
-    assert possible[1] is not None
+    assert [note[:53] for note in notes(some)] == ["the newest 1 of up to 2 messages of each record are u"]
+    possible = [value(each, "posterior", "still_possible", "n") for each in (every, some)]
     assert possible[0] <= possible[1]
 
 
@@ -103,40 +100,38 @@ def test_records_without_a_gradient_are_answered_by_the_prior_alone(tmp_path: Pa
     # Of these an older message is left.
     silenced(folder, {f"p{i}" for i in range(20, 30)}, "00000[345]")
     found = read(folder, "exact", "posterior", truth=csv(tmp_path / "truth.csv", with_ids()))
-    assert found.not_tried == {}
-    assert any("7 of 60 records have a gradient of zero in all of their messages" in note for note in found.notes)
-    exact, posterior = (one.answers.set_index("id") for one in found.tried)
+    assert set(reasons(found)).isdisjoint({"exact", "posterior"})
+    assert any("7 of 60 records have a gradient of zero in all of their messages" in note for note in notes(found))
+    exact, posterior = (answers(found, attack).set_index("id") for attack in ("exact", "posterior"))
     certified = exact["cause certified"]
     assert set(certified.index[~certified]) == silent
     true = with_ids().set_index("id")
     heard = sorted(set(true.index) - silent)
     assert (exact.loc[heard, list(PRIVATE)].astype(str) == true.loc[heard, list(PRIVATE)].astype(str)).all(axis=None)
     assert (posterior.loc[heard, "cause"] == exact.loc[heard, "cause"]).all()
-    assert found.tried[0].shown["certified_cells", None] == pytest.approx(53 / 60)
+    assert value(found, "exact", "certified_cells", None) == pytest.approx(53 / 60)
     silenced(folder, {f"p{i}" for i in range(60)})
-    assert "the gradients of all 60 records are zero" in read(folder, "exact").not_tried["exact"]
+    assert "the gradients of all 60 records are zero" in reasons(read(folder, "exact"))["exact"]
 
 
 def test_a_transcript_that_does_not_fit_is_said(tmp_path: Path) -> None:
     folder = shuffled(tmp_path / "transcript", *trained(), ROWS, 2, 3, options={"hidden": [8]})
     good = read(folder, "exact")
-    assert (good.doubts, good.tried[0].shown["replayed", None]) == ((), 1.0)
+    assert (len(words(good)), value(good, "exact", "replayed", None)) == (2, 1.0)
     generator = torch.Generator().manual_seed(0)
     for file in folder.glob("client-*.safetensors"):
         held = load_file(str(file))
         save_file({name: torch.randn(one.shape, generator=generator) for name, one in held.items()}, str(file))
     found = read(folder, "exact")
-    assert transcript_words(found)[1].startswith(
-        "Under any loss, weights of classes, smoothing, scale and number format"
-    )
-    assert "replay 0% of the messages" in transcript_words(found)[1]
-    assert found.tried[0].shown["replayed", None] == 0.0
+    assert words(found)[1].startswith("Under any loss, weights of classes, smoothing, scale and number format")
+    assert "replay 0% of the messages" in words(found)[1]
+    assert value(found, "exact", "replayed", None) == 0.0
     for file in folder.glob("round-*.safetensors"):
         held = load_file(str(file))
         save_file(held | {"gradients": torch.full_like(held["gradients"], 1e30)}, str(file))
     found = read(folder, "exact")
-    assert found.doubts
-    assert found.tried[0].shown["ties", None] == 0.0
+    assert "says nothing of what leaked" in words(found)[1] or "More may leak" in words(found)[1]
+    assert value(found, "exact", "ties", None) == 0.0
 
 
 def test_layers_that_are_random_in_training_are_named() -> None:
@@ -150,5 +145,5 @@ def test_messages_under_weights_that_are_there_are_preferred(tmp_path: Path) -> 
     folder = shuffled(tmp_path / "transcript", *trained(), ROWS, 2, 1, options={"hidden": [8]})
     (folder / "client-000001.safetensors").unlink()
     found = read(folder, "exact")
-    assert found.tried[0].shown["certified_cells", None] == 1.0
-    assert any("others are left out" in note for note in found.notes)
+    assert value(found, "exact", "certified_cells", None) == 1.0
+    assert any("others are left out" in note for note in notes(found))

@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
 from seepage.captures.capturing import Ids
-from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import telling
@@ -28,9 +27,10 @@ from seepage.models.message import MessageForm
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
-from seepage.report.captured import captured_sections, show_sections, transcript_words
+from seepage.report.captured import captured_sections, show_sections
 from seepage.results.verdict import verdict
 from seepage.tabular.partition import by_names
+from tests.captures.attacked import answers, attacked, granted, notes, ran, reasons, value, words
 
 DATA: Dataset = telling(rows=200)
 ROWS = DATA.train.rows(range(60))
@@ -72,42 +72,35 @@ def table(path: Path, frame: pd.DataFrame) -> Path:
     return path
 
 
-def value(found: TranscriptFindings, attack: str, metric: str, column: str | None, key: str = "mean") -> float:
-    [one] = [one for one in found.tried if one.attack == attack]
-    rows = {(row.metric, row.column): row for row in one.rows or ()}
-    number = getattr(rows[metric, column], key)
-    assert isinstance(number, float)
-    return number
-
-
 def test_a_transcript_is_read_without_raw_data_and_scored_with_the_truth(folder: Path, tmp_path: Path) -> None:
     training = read_transcript(folder)
-    found = TranscriptAttack(training, attacks=["exact"]).run()
-    assert found.tried[0].rows is None
-    assert found.tried[0].shown["certified_cells", None] == 1.0
+    found = attacked(training.folder, attacks=["exact"])
+    assert found.attacked is not None
+    assert found.attacked.row("accuracy", None, "exact") is None
+    assert value(found, "exact", "certified_cells", None) == 1.0
     truth = table(tmp_path / "truth.csv", with_ids(ids=range(10, 40)))
     known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
     some = ["exact", "fsha", "label_direction"]
-    found = TranscriptAttack(training, attacks=some, truth=truth, known=known).run()
-    assert found.scored == 30
+    found = attacked(training.folder, attacks=some, truth=truth, known=known)
+    assert found.findings.figures["scored"] == 30
     assert value(found, "exact", "accuracy", None) == 1.0
     assert value(found, "exact", "accuracy", None, "lift") > 0
     assert value(found, "label_direction", "accuracy", TARGET) == 1.0
-    assert set(found.not_tried) == {"fsha"}
-    assert "Not tried: fsha." in transcript_words(found)[-1]
-    assert found.knowledge["labels"] == 20
+    assert set(reasons(found)) == {"fsha"}
+    assert "Not tried: fsha." in words(found)[-1]
+    assert granted(found)["labels"] == 20
 
 
 def test_public_rows_give_auxiliary_rows_to_attacks(folder: Path, tmp_path: Path) -> None:
     public = table(tmp_path / "public.csv", DATA.train.rows(range(60, 200)).frame)
     truth = table(tmp_path / "truth.csv", with_ids())
     training = read_transcript(folder)
-    lacking = TranscriptAttack(training, attacks=["fsha"], data=public).run()
-    assert "server.safetensors" in lacking.not_tried["fsha"]
+    lacking = attacked(training.folder, attacks=["fsha"], data=public)
+    assert "server.safetensors" in reasons(lacking)["fsha"]
     _, result = trained()
     TranscriptWriter(tmp_path / "other", ROWS.schema, PRIVATE).own_weights(result.model.server)
     (tmp_path / "other" / "server.safetensors").rename(folder / "server.safetensors")
-    found = TranscriptAttack(read_transcript(folder), attacks=["fsha:{epochs: 200}"], data=public, truth=truth).run()
+    found = attacked(folder, attacks=["fsha:{epochs: 200}"], data=public, truth=truth)
     assert value(found, "fsha", "accuracy", TARGET) > 0.9
 
 
@@ -118,41 +111,41 @@ def test_several_noisy_messages_tell_more_than_one(tmp_path: Path) -> None:
     read = []
     for exchanges in (1, 4):
         folder = written(tmp_path / str(exchanges), learning, result, exchanges, defense=defense)
-        found = TranscriptAttack(read_transcript(folder), attacks=["posterior"], truth=truth).run()
+        found = attacked(folder, attacks=["posterior"], truth=truth)
         read.append(value(found, "posterior", "accuracy", TARGET))
     assert read[1] > read[0]
 
 
 def test_weights_of_other_rounds_are_said_and_fitted(folder: Path) -> None:
     (folder / "client-000000.safetensors").rename(folder / "client-7.safetensors")
-    found = TranscriptAttack(read_transcript(folder)).run()
-    assert "client weights are up to 7 rounds away" in found.notes[0]
-    assert "posterior_about" in {one.attack for one in found.tried}
+    found = attacked(folder)
+    assert "client weights are up to 7 rounds away" in notes(found)[0]
+    assert "posterior_about" in ran(found)
     (folder / "client-7.safetensors").unlink()
-    found = TranscriptAttack(read_transcript(folder), attacks=["exact", "label_norm"]).run()
-    assert "client-N.safetensors" in found.not_tried["exact"]
-    assert [one.attack for one in found.tried] == ["label_norm"]
+    found = attacked(folder, attacks=["exact", "label_norm"])
+    assert "client-N.safetensors" in reasons(found)["exact"]
+    assert ran(found) == ["label_norm"]
 
 
 def test_without_a_name_the_defaults_of_the_setting_run_and_the_others_are_named(folder: Path, tmp_path: Path) -> None:
     truth = table(tmp_path / "truth.csv", with_ids())
-    found = TranscriptAttack(read_transcript(folder), truth=truth).run()
-    assert [one.attack for one in found.tried] == ["exact", "posterior"]
-    assert found.left_out == ("unsplit", "label_norm")
-    words = transcript_words(found)
-    assert any("Not run: unsplit, label_norm." in sentence and "--attack NAME" in sentence for sentence in words)
-    [*_, reasons] = captured_sections(found)
-    assert len(reasons.points) == len(set(found.not_tried.values())) < len(found.not_tried)
+    found = attacked(folder, truth=truth)
+    assert ran(found) == ["exact", "posterior"]
+    assert found.findings.figures["left_out"] == ["unsplit", "label_norm"]
+    assert any("Not run: unsplit, label_norm." in line and "--attack NAME" in line for line in words(found))
+    points, why = found.findings.sections[-1].points, reasons(found)
+    assert len(points) == len(set(why.values())) < len(why)
     # All was read, of a training that is the whole of what was captured.
+    assert found.attacked is not None
     row = found.attacked.row("accuracy", None, "exact")
     assert row is not None
     assert verdict(row).tier == "mostly read"
     # Without the client's weights no default attack applies, so that the others run.
     for path in folder.glob("client-*"):
         path.unlink()
-    found = TranscriptAttack(read_transcript(folder)).run()
-    assert [one.attack for one in found.tried] == ["unsplit", "label_norm"]
-    assert found.left_out == ()
+    found = attacked(folder)
+    assert ran(found) == ["unsplit", "label_norm"]
+    assert found.findings.figures["left_out"] == []
 
 
 @pytest.fixture
@@ -178,26 +171,25 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     known = table(tmp_path / "known.csv", with_ids(ids=range(20)))
     public = table(tmp_path / "public.csv", DATA.train.rows(range(60, 200)).frame)
     training = read_transcript(vertical)
-    found = TranscriptAttack(training, attacks=["ridge_sa"], truth=truth, known=known, data=public).run()
+    found = attacked(training.folder, attacks=["ridge_sa"], truth=truth, known=known, data=public)
     assert value(found, "ridge_sa", "accuracy", None) == 1.0
-    assert found.tried[0].records == 40
-    every = {name: TranscriptAttack(training, attacks=[name], known=known, data=public) for name in ("informed_qa",)}
-    reasons = {name: one.run().not_tried[name] for name, one in every.items()}
-    assert "live party" in reasons["informed_qa"]
-    equal = TranscriptAttack(training, attacks=["esa:{match: features}"], truth=truth).run()
+    assert len(answers(found, "ridge_sa")) == 40
+    live = attacked(training.folder, attacks=["informed_qa"], known=known, data=public)
+    assert "live party" in reasons(live)["informed_qa"]
+    equal = attacked(training.folder, attacks=["esa:{match: features}"], truth=truth)
     assert value(equal, "esa", "accuracy", None) == 1.0
-    inverse = TranscriptAttack(training, attacks=["layer_inversion"], truth=truth).run()
+    inverse = attacked(training.folder, attacks=["layer_inversion"], truth=truth)
     assert value(inverse, "layer_inversion", "accuracy", None) == 1.0
-    assert "can be inverted layer by layer" in transcript_words(inverse)[-1]
+    assert "can be inverted layer by layer" in words(inverse)[-1]
+    published = attacked(training.folder, attacks=["esa", "gia"], truth=truth)
+    assert all("top model" in reason for reason in reasons(published).values())
     changed(model="ours")(vertical)
-    unnamed = TranscriptAttack(read_transcript(vertical), attacks=["layer_inversion"]).run()
-    assert "known by name alone; name it with --model" in unnamed.notes[-1]
-    assert "bottom model" in unnamed.not_tried["layer_inversion"]
+    unnamed = attacked(vertical, attacks=["layer_inversion"])
+    assert "known by name alone; name it with --model" in notes(unnamed)[-1]
+    assert "bottom model" in reasons(unnamed)["layer_inversion"]
     (vertical / "own.csv").unlink()
-    columns = TranscriptAttack(read_transcript(vertical), attacks=["uifv_dpa"], data=public).run()
-    assert "own columns (own.csv) beside public rows" in columns.not_tried["uifv_dpa"]
-    published = TranscriptAttack(training, attacks=["esa", "gia"], truth=truth).run()
-    assert all("top model" in reason for reason in published.not_tried.values())
+    columns = attacked(vertical, attacks=["uifv_dpa"], data=public)
+    assert "own columns (own.csv) beside public rows" in reasons(columns)["uifv_dpa"]
 
 
 @pytest.mark.parametrize("ids", [np.arange(60), pd.Series(range(60)), list(np.arange(60)), torch.arange(60)])
@@ -215,7 +207,7 @@ def test_a_server_that_holds_labels_alone_attacks_one_party_of_three(tmp_path: P
     assert training.own[2]
     truth = table(tmp_path / "truth.csv", with_ids().assign(id=range(60)))
     known = table(tmp_path / "known.csv", with_ids(ids=range(20)).assign(id=range(20)))
-    found = TranscriptAttack(training, attacks=["ridge_sa"], truth=truth, known=known).run()
+    found = attacked(training.folder, attacks=["ridge_sa"], truth=truth, known=known)
     assert value(found, "ridge_sa", "accuracy", None) > value(found, "ridge_sa", "accuracy", None, "baseline")
     assert value(found, "ridge_sa", "accuracy", "cause") == 1.0
 
@@ -223,15 +215,15 @@ def test_a_server_that_holds_labels_alone_attacks_one_party_of_three(tmp_path: P
 def test_the_passive_party_reads_labels_of_a_transcript(vertical: Path, tmp_path: Path) -> None:
     # The newest message of each record is that of the prediction, to which nothing came back.
     known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
-    found = TranscriptAttack(read_transcript(vertical), attacks=["label_direction"], known=known).run()
-    assert "which this transcript does not show" in found.not_tried["label_direction"]
+    found = attacked(vertical, attacks=["label_direction"], known=known)
+    assert "which this transcript does not show" in reasons(found)["label_direction"]
     (vertical / "round-000004.safetensors").unlink()
     truth = table(tmp_path / "truth.csv", with_ids())
     attacks = ["label_direction", "label_completion_active", "label_batch"]
-    found = TranscriptAttack(read_transcript(vertical), attacks=attacks, known=known, truth=truth).run()
+    found = attacked(vertical, attacks=attacks, known=known, truth=truth)
     assert value(found, "label_direction", "accuracy", TARGET) > 0.9
-    assert "active" in found.not_tried["label_completion_active"]
-    assert "which this transcript does not show" in found.not_tried["label_batch"]
+    assert "active" in reasons(found)["label_completion_active"]
+    assert "which this transcript does not show" in reasons(found)["label_batch"]
 
 
 def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) -> None:
@@ -239,19 +231,19 @@ def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) 
     training, truth = read_transcript(vertical), table(tmp_path / "truth.csv", with_ids())
     attacks = ["label_direction", "ridge_sa"]
     known = table(tmp_path / "known.csv", with_ids(ids=range(20)))
-    found = TranscriptAttack(training, attacks=attacks, known=known, truth=truth).run()
+    found = attacked(training.folder, attacks=attacks, known=known, truth=truth)
     mode = ROWS.frame[TARGET][:20].mode()[0]
     assert value(found, "label_direction", "accuracy", TARGET, "baseline") == (ROWS.frame[TARGET][20:] == mode).mean()
     cause = ROWS.frame["cause"][:20].mode()[0]
     assert value(found, "ridge_sa", "accuracy", "cause", "baseline") >= (ROWS.frame["cause"][20:] == cause).mean()
-    assert (found.assumed, found.knowledge["statistics"]) == ((), "marginals of the known records")
+    assert granted(found)["statistics"] == "marginals of the known records"
     labels = table(tmp_path / "labels.csv", with_ids([TARGET], range(20)))
-    found = TranscriptAttack(training, attacks=attacks, known=labels).run()
-    assert found.assumed == PRIVATE
-    nothing = TranscriptAttack(training, attacks=["label_norm"], truth=truth).run()
-    assert nothing.assumed == (*PRIVATE, TARGET)
+    found = attacked(training.folder, attacks=attacks, known=labels)
+    assert str(granted(found)["statistics"]).endswith("assumed: all values likely of cause, noise_0")
+    nothing = attacked(training.folder, attacks=["label_norm"], truth=truth)
+    assert granted(nothing)["statistics"] == "assumed: all values likely of cause, noise_0, label"
     console = Console(width=300, record=True, file=io.StringIO())
-    show_sections(console, captured_sections(nothing))
+    show_sections(console, captured_sections(nothing.findings))
     assert "the best baseline, which sees no message and holds no marginals" in " ".join(console.export_text().split())
 
 
@@ -322,20 +314,20 @@ def cut_short(name: str) -> Callable[[Path], None]:
 def test_a_transcript_that_is_not_whole_is_refused(folder: Path, change: Callable[[Path], object], said: str) -> None:
     change(folder)
     with pytest.raises(BadInputError) as refused:
-        TranscriptAttack(read_transcript(folder), attacks=["exact"]).run()
+        attacked(folder, attacks=["exact"])
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_gradients_of_zero_and_one_class_are_said(folder: Path, tmp_path: Path) -> None:
     known = table(tmp_path / "known.csv", with_ids([TARGET]).sort_values(TARGET).head(5))
-    found = TranscriptAttack(read_transcript(folder), attacks=["label_direction"], known=known).run()
-    assert "are the same, so that nothing tells others" in found.not_tried["label_direction"]
+    found = attacked(folder, attacks=["label_direction"], known=known)
+    assert "are the same, so that nothing tells others" in reasons(found)["label_direction"]
     message(gradients=torch.zeros(60, load_file(str(folder / "round-000000.safetensors"))["gradients"].shape[1]))(
         folder
     )
-    found = TranscriptAttack(read_transcript(folder), attacks=["exact"]).run()
-    assert "the gradients of all 60 records are zero" in found.not_tried["exact"]
+    found = attacked(folder, attacks=["exact"])
+    assert "the gradients of all 60 records are zero" in reasons(found)["exact"]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +345,7 @@ def test_tables_that_do_not_go_with_a_transcript_are_refused(
 ) -> None:
     given: dict[str, Any] = {option: table(tmp_path / "given.csv", frame)}
     with pytest.raises(BadInputError) as refused:
-        TranscriptAttack(read_transcript(folder), **given)
+        attacked(folder, **given)
     assert said in str(refused.value)
 
 

@@ -12,14 +12,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.vertical import encoder_of
 from seepage.protocols.whole_client import WholeClientModel
-from seepage.report.captured import transcript_words
 from seepage.seeds import seeded
+from tests.captures.attacked import attacked, notes, reasons, value, words
 
 DATA = telling(rows=200)
 ROWS = DATA.train.rows(range(80))
@@ -96,13 +95,6 @@ def trained(folder: Path, topology: str, attacker: str = "server", epochs: int =
     return folder
 
 
-def value(found: TranscriptFindings, attack: str, column: str | None) -> float:
-    [one] = [one for one in found.tried if one.attack == attack]
-    [row] = [r for r in one.rows or () if (r.metric, r.column) == ("accuracy", column)]
-    assert row.mean is not None
-    return row.mean
-
-
 def tables(tmp_path: Path) -> dict[str, Any]:
     frame = ROWS.frame.assign(id=IDS)
     paths = {"truth": tmp_path / "truth.csv", "known": tmp_path / "known.csv"}
@@ -126,38 +118,36 @@ def test_what_clients_with_all_columns_send_is_read(
     folder = trained(tmp_path / "written", topology, attacker)
     attacks = ["layer_inversion", "ridge_sa", "label_direction", "exact"]
     training = read_transcript(folder)
-    found = TranscriptAttack(training, f"{file}:{factory}", attacks, **tables(tmp_path)).run()
-    assert value(found, "layer_inversion", None) == 1.0
-    assert value(found, "ridge_sa", None) > 0.8
-    assert "can be inverted layer by layer" in " ".join(transcript_words(found))
-    assert ("those of the hop" in " ".join(transcript_words(found))) == (
-        topology == "multi_hop" and attacker == "server"
-    )
-    assert "gradients that come back, which this transcript does not show" in found.not_tried["exact"]
+    found = attacked(training.folder, f"{file}:{factory}", attacks, **tables(tmp_path))
+    assert value(found, "layer_inversion", "accuracy", None) == 1.0
+    assert value(found, "ridge_sa", "accuracy", None) > 0.8
+    assert "can be inverted layer by layer" in " ".join(words(found))
+    assert ("those of the hop" in " ".join(words(found))) == (topology == "multi_hop" and attacker == "server")
+    assert "gradients that come back, which this transcript does not show" in reasons(found)["exact"]
     if labels:
-        assert value(found, "label_direction", TARGET) == 1.0
+        assert value(found, "label_direction", "accuracy", TARGET) == 1.0
     else:
-        assert "which this transcript does not show" in found.not_tried["label_direction"]
+        assert "which this transcript does not show" in reasons(found)["label_direction"]
     # Code that a transcript names is not run, and no weights tell of a network that is not known.
-    unnamed = TranscriptAttack(training, None, ["layer_inversion"]).run()
-    assert "name it with --model" in unnamed.notes[-1]
-    assert "client-N.safetensors" in unnamed.not_tried["layer_inversion"]
+    unnamed = attacked(training.folder, None, ["layer_inversion"])
+    assert "name it with --model" in notes(unnamed)[-1]
+    assert "client-N.safetensors" in reasons(unnamed)["layer_inversion"]
 
 
 def test_networks_that_are_not_those_of_the_transcript_are_refused(tmp_path: Path, file: Path) -> None:
     training = read_transcript(trained(tmp_path / "written", "vanilla", epochs=1))
     with pytest.raises(BadInputError, match=r"the part 'client' of .* returns 20 numbers a record where 14 are needed"):
-        TranscriptAttack(training, f"{file}:Wider").run()
+        attacked(training.folder, f"{file}:Wider")
     (training.folder / "client-000000.safetensors").write_bytes(b"rubbish")
     with pytest.raises(BadInputError, match="client-000000"):
-        TranscriptAttack(training, f"{file}:Ours").run()
+        attacked(training.folder, f"{file}:Ours")
 
 
 def test_all_records_may_leak_but_one(tmp_path: Path) -> None:
     folder = trained(tmp_path / "written", "vanilla", epochs=1)
     paths = tables(tmp_path)
     with pytest.raises(BadInputError, match="all records of the transcript are known"):
-        TranscriptAttack(read_transcript(folder), attacks=["ridge_sa"], known=paths["truth"]).run()
+        attacked(folder, attacks=["ridge_sa"], known=paths["truth"])
 
 
 @pytest.mark.parametrize(
@@ -222,9 +212,9 @@ def test_our_own_network_needs_no_file(tmp_path: Path) -> None:
     with torch.no_grad():
         writer.inference(IDS, model.behind_hop(inputs)[0])
     write_weights(nn.Sequential(model.client, model.middle), tmp_path / "hop", 0)
-    found = TranscriptAttack(read_transcript(tmp_path / "hop"), None, ["layer_inversion"], **tables(tmp_path)).run()
-    assert value(found, "layer_inversion", None) == 1.0
+    found = attacked(tmp_path / "hop", None, ["layer_inversion"], **tables(tmp_path))
+    assert value(found, "layer_inversion", "accuracy", None) == 1.0
     held = json.loads((tmp_path / "hop" / TRANSCRIPT).read_text())
     (tmp_path / "hop" / TRANSCRIPT).write_text(json.dumps({**held, "options": {"hop": [7]}}))
     with pytest.raises(BadInputError, match="what the hop sends on has 41 entries"):
-        TranscriptAttack(read_transcript(tmp_path / "hop"), None, ["layer_inversion"]).run()
+        attacked(tmp_path / "hop", None, ["layer_inversion"])

@@ -73,7 +73,7 @@ def test_missing_cells_are_refused_with_what_helps(seepage: Run, tmp_path: Path,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--weights", "model.safetensors"], "--weights is of captured updates"),
+        (["--weights", "model.safetensors"], "--weights is of a folder of updates and one update"),
         (["--attack", "exakt"], "did you mean 'exact'"),
         (["--attack", "exact:{votes: 0}"], "votes"),
         (["--truth", "none.csv"], "none.csv"),
@@ -90,6 +90,6 @@ def test_bad_options_are_one_sentence(seepage: Run, options: list[str], said: st
 
 def test_what_is_of_transcripts_alone_is_refused_of_updates(seepage: Run) -> None:
     status, _, err = seepage("attack", "u.safetensors", "--known", "k.csv", "--out", "read")
-    assert (status, "--known is of the records of a transcript" in err) == (2, True)
+    assert (status, "--known is of a transcript" in err) == (2, True)
     status, _, err = seepage("attack", "u.safetensors", "--out", "read")
     assert (status, "Missing options '--model', '--schema': captured" in err) == (2, True)

@@ -22,9 +22,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from safetensors.torch import load_file
 from torch import Tensor
 
-from seepage.captures.captured import load_capture
-from seepage.captures.federation import FederationAttack
-from seepage.captures.recovery import attacker_statistics, recover
+from seepage.attacking.federation import FederationAttack
+from seepage.attacking.updates import recover
+from seepage.captures.captured import attacker_statistics, load_capture
 from seepage.errors import BadInputError
 from seepage.guard.policy import GuardPolicy
 from seepage.integrations.flower import CaptureReplies, leak_guard_mod

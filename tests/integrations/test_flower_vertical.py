@@ -17,12 +17,12 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 from torch import Tensor, nn
 
-from seepage.captures.transcript_attacks import TranscriptAttack
 from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.integrations.flower import CaptureGrid
 from seepage.tabular.encoder import Encoder
+from tests.captures.attacked import attacked
 
 DATA = telling(rows=60)
 SHARED = 40
@@ -199,18 +199,15 @@ def test_the_server_with_labels_alone_attacks_a_client_and_reads_what_alignment_
     DATA.train.frame[["cause", "label"]].iloc[:SHARED].assign(id=IDS).to_csv(truth, index=False)
     known = tmp_path / "known.csv"
     DATA.train.frame[["cause", "label"]].iloc[:20].assign(id=IDS[:20]).to_csv(known, index=False)
-    findings = TranscriptAttack(training, truth=truth, known=known).run()
-    assert findings.tried
-    best = max(
-        row.mean or 0.0
-        for attack in findings.tried
-        for row in attack.rows or ()
-        if (row.metric, row.column) == ("accuracy", None)
-    )
+    found = attacked(training.folder, truth=truth, known=known)
+    assert found.attacked is not None
+    of_cells = [row for row in found.attacked.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    best = max(row.mean or 0.0 for row in of_cells)
     # A client with one column of two categories sends two different rows of features.
     assert best == 1.0
-    assert findings.alignment is not None
-    assert (findings.alignment.records, findings.alignment.shared) == (60, SHARED)
+    alignment = found.findings.figures["alignment"]
+    assert isinstance(alignment, dict)
+    assert (alignment["records"], alignment["shared"]) == (60, SHARED)
 
 
 def test_features_of_other_records_than_ids_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from seepage import kernel
 from seepage.attacks.statistics import solving
 from seepage.attacks.statistics.risk_sets import RiskSets
 from seepage.attacks.statistics.solving import solve
-from seepage.captures.recovery import attacker_statistics
+from seepage.captures.captured import attacker_statistics
 from seepage.protocols.statistics import Newton, fit
 from seepage.settings.statistics.design import coarse
 from seepage.solve import directions, multipliers

@@ -14,8 +14,6 @@ import torch
 from seepage import TranscriptWriter, write_weights
 from seepage.attacks.split.exact import Exact
 from seepage.attacks.split.posterior import Posterior
-from seepage.captures.transcript_attacks import TranscriptAttack
-from seepage.captures.transcripts import read_transcript
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
@@ -29,6 +27,7 @@ from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.split import Auxiliary, CutKnowledge
 from tests.audits import measured
+from tests.captures.attacked import attacked, reasons, value
 from tests.rows import number
 from tests.tables import pay_table
 
@@ -188,9 +187,6 @@ def test_transcripts_may_have_a_number_as_target(tmp_path: Path) -> None:
     writer.exchange(range(60), seen.view.cut, seen.view.own_gradient / 60)
     write_weights(seen.view.model.client, tmp_path / "run", 0)
     ROWS.frame.assign(id=range(60)).to_csv(tmp_path / "truth.csv", index=False)
-    found = TranscriptAttack(
-        read_transcript(tmp_path / "run"), attacks=["posterior", "label_norm"], truth=tmp_path / "truth.csv"
-    ).run()
-    scores = {(row.metric, row.column): row.mean for row in found.tried[0].rows or ()}
-    assert scores["accuracy", TARGET.name] == 1.0
-    assert found.not_tried["label_norm"] == "it tells classes apart, and the target 'pay' is a number"
+    found = attacked(tmp_path / "run", attacks=["posterior", "label_norm"], truth=tmp_path / "truth.csv")
+    assert value(found, "posterior", "accuracy", TARGET.name) == 1.0
+    assert reasons(found)["label_norm"] == "it tells classes apart, and the target 'pay' is a number"

@@ -1,1 +1,1 @@
-"""A real client's update on disk, and what can be recovered from it."""
+"""Forms of captured messages on disk: what is written and read, before anything is made of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -29,7 +29,8 @@ from seepage.models.weights import FLOATS, check_numbers, read_paired
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, standardised_statistics, uniform_statistics
+from seepage.tabular.table import Table
 from seepage.wire.horizontal import View
 
 M = TypeVar("M", bound=BaseModel)
@@ -103,6 +104,10 @@ Local = Literal["unknown", "as_sent", "frozen"]
 them; or that it has the model's values and did not train them."""
 
 
+Origin = Literal["reference rows", "encoding", "bounds"]
+"""Where the attacker's statistics of the columns are from."""
+
+
 class Encoding(BaseModel):
     """Mean and standard deviation by which a client standardises the encoded columns, in the schema's order."""
 
@@ -161,6 +166,35 @@ class Capture:
 def encoding_of(statistics: Statistics) -> Encoding:
     """Return the mean and standard deviation with which rows are standardised."""
     return Encoding(mean=tuple(statistics.mean.tolist()), std=tuple(statistics.std.tolist()))
+
+
+def attacker_statistics(
+    schema: Schema, about: Description | None = None, reference: Table | None = None
+) -> tuple[Statistics, Origin]:
+    """Return the attacker's statistics of the columns, and their origin.
+
+    Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
+    alone. Where the update says it, rows are standardised as the client did.
+    """
+    stated = None
+    if about is not None and about.encoder is not None:
+        stated = standardised_statistics(schema, about.encoder.mean, about.encoder.scale)
+    elif about is not None and about.encoding is not None:
+        stated = standardised_statistics(schema, about.encoding.mean, about.encoding.std)
+    if reference is None:
+        return (uniform_statistics(schema), "bounds") if stated is None else (stated, "encoding")
+    rows = Statistics.of(reference)
+    return rows if stated is None else replace(rows, mean=stated.mean, std=stated.std), "reference rows"
+
+
+def states_encoding(about: Description) -> bool:
+    """Return whether an update states how its rows were standardised."""
+    return about.encoding is not None or about.encoder is not None
+
+
+def client_schema(schema: Schema, about: Description) -> Schema:
+    """Return the schema with columns and categories in the order in which the client's encoder has them."""
+    return schema if about.encoder is None else about.encoder.arranged(schema)
 
 
 def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Description | None = None) -> None:

@@ -25,12 +25,12 @@ from seepage.models.message import Format, ScaleOf
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
 from seepage.protocols.recipe import DeclaredForm
-from seepage.settings.split.spec import SplitAttacker, Topology, holds_second_cut
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table
 from seepage.tabular.texts import TextColumn
 from seepage.text import how_many
+from seepage.wire.topology import SplitAttacker, Topology, holds_second_cut
 
 TRANSCRIPT, SCHEMA, OWN, SERVER = "transcript.json", "schema.yaml", "own.csv", "server.safetensors"
 FORMAT = 1

@@ -8,30 +8,24 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from seepage.attacking.sources import PAGE, RESULTS, CaptureResult, open_source, options
 from seepage.auditing import captured_report
-from seepage.captures.recovery import Recovered
-from seepage.captures.sources import PAGE, RECONSTRUCTION, RESULTS, CaptureResult, open_source
-from seepage.captures.spec import AttackSpec
 from seepage.cli.app import app
 from seepage.cli.exits import Exit, print_message, shown_path
-from seepage.cli.options import fields_in_options
+from seepage.cli.options import options_from
 from seepage.cli.running import exit_of
 from seepage.files import make_folder, write_whole
-from seepage.report.captured import captured_sections, records_grid, render_captured, show_grid, show_sections
+from seepage.report.captured import captured_sections, findings_grid, render_captured, show_grid, show_sections
 from seepage.report.console import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.terminal import make_console
 from seepage.results.rows import as_csv, lifts_of
 from seepage.results.rows import as_json as results_json
-from seepage.settings.spec import Spec
-
-# Fields of all audits that an attack on a capture has a use for.
-_OF_AUDITS = ("separator", "seed", "device", "threads", "allow_large", "gate", "attacks", "data", "schema_file")
-_FIELDS = [name for name in AttackSpec.model_fields if name in _OF_AUDITS or name not in Spec.model_fields]
+from seepage.settings.captured import RECONSTRUCTION
 
 
 @app.command()
-@fields_in_options(AttackSpec, _FIELDS)
+@options_from(options())
 def attack(
     update: Annotated[
         Path,
@@ -79,7 +73,7 @@ def attack(
     assert out is not None
     with Bar(make_console(stderr=True)) as bar:
         result = source(bar)
-    attacked = result.findings.attacked
+    attacked = result.attacked
     report = None if attacked is None else captured_report(attacked)
     plain = _write(out, result, report)
     if as_json:
@@ -97,7 +91,7 @@ def attack(
 def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     """Write tables, page and results for their owner alone; return the results as JSON."""
     make_folder(out, private=True)
-    for name, table in result.tables.items():
+    for name, table in result.findings.files.items():
         write_whole(out / name, table.to_csv(index=False), private=True)
     origin = {} if report is None else report.origin
     write_whole(out / PAGE, render_captured(result.findings, report, origin), private=True)
@@ -106,7 +100,7 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     verdicts = [] if report is None else verdicts_of([report])
     write_whole(out / "results.csv", as_csv(rows), private=True)
     headline = [words for section in captured_sections(result.findings) for words in section.words]
-    plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.findings.to_plain()})
+    plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.findings.figures})
     # Last: where it is, the others are whole.
     write_whole(out / RESULTS, plain + "\n", private=True)
     return plain
@@ -116,12 +110,12 @@ def _show(out: Path, result: CaptureResult, report: Report | None, verbose: bool
     """Print what was found, and where the files are."""
     console = make_console()
     show_sections(console, captured_sections(result.findings))
-    if isinstance(result.findings, Recovered):
-        show_grid(console, records_grid(result.findings))
+    if result.findings.records is not None:
+        show_grid(console, findings_grid(result.findings.records))
     if report is not None and report.worst is not None:
         report.show(console, verbose)
     console.print(Text(f"Report: {shown_path(out / PAGE)}; results: {shown_path(out / RESULTS)}"))
-    where = out / RECONSTRUCTION if result.tables else f"{out} (a folder an update)"
+    where = out / RECONSTRUCTION if result.findings.files else f"{out} (a folder an update)"
     console.print(Text(f"Read records: {shown_path(where)}"))
     if (written := result.certificate) is not None:
         console.print(Text(f"Certificate: {written}. File: {shown_path(written.certificate)}"))

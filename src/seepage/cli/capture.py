@@ -11,8 +11,16 @@ from rich.table import Column
 from rich.text import Text
 from safetensors.torch import save
 
-from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.recovery import attacker_statistics, client_schema, states_encoding
+from seepage.captures.captured import (
+    Description,
+    attacker_statistics,
+    client_schema,
+    encoding_of,
+    load_capture,
+    read_description,
+    save_capture,
+    states_encoding,
+)
 from seepage.cli.app import app
 from seepage.cli.exits import shown_path
 from seepage.errors import BadInputError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,15 +33,24 @@ def fields_in_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that puts options for fields of a spec in the place of a command's parameter ``given``.
 
-    The command gets ``given`` as a mapping from fields to values, of those alone that were given.
-    ``defaults`` says in words what the command takes where that is not the default of the field.
+    ``defaults`` says in words what the command takes where that is not the default of the field; see ``options_from``.
     """
-    fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
+    fields = [(spec, field) for name, field in fields_of(spec).items() if names is None or name in names]
+    return options_from(fields, defaults)
+
+
+def options_from(
+    fields: Sequence[tuple[type[Spec], SpecField]], defaults: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that puts options for fields, each of a spec, in the place of a command's ``given``.
+
+    The command gets ``given`` as a mapping from fields to values, of those alone that were given.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def taking(**values: object) -> None:
             given: dict[str, object] = {}
-            for field in fields:
+            for _, field in fields:
                 value = _given(field, values)
                 if value is not None:
                     given[field.name] = value
@@ -51,7 +60,7 @@ def fields_in_options(
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "given":
-                for field in fields:
+                for spec, field in fields:
                     parameters += _parameters(spec, field, defaults or {})
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))

@@ -10,8 +10,15 @@ import typer
 from rich.text import Text
 
 from seepage.attacks.horizontal.exact.proving import declaration
-from seepage.captures.captured import Description, as_description, json_object, load_capture
-from seepage.captures.recovery import attacker_statistics, client_schema, states_encoding
+from seepage.captures.captured import (
+    Description,
+    as_description,
+    attacker_statistics,
+    client_schema,
+    json_object,
+    load_capture,
+    states_encoding,
+)
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit

@@ -20,8 +20,7 @@ from seepage import models
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
-from seepage.captures.captured import Capture, Description
-from seepage.captures.recovery import attacker_statistics
+from seepage.captures.captured import Capture, Description, attacker_statistics
 from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
 from seepage.guard.beside import counted_records

@@ -16,6 +16,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 
 if TYPE_CHECKING:
+    from seepage.settings.captured import Reader
     from seepage.settings.setting import Audit, Given
     from seepage.settings.spec import Spec
     from seepage.settings.threat_model import Deployment
@@ -42,8 +43,8 @@ class Setting:
         protocols, attacks, baselines, defenses: module of each part by its name, imported when the part is first made.
         views: what each view is, in words, by the name of its class.
         decide: defenses that the preset ``decide`` audits beside none, by protocol; under ``""`` those of any other.
-        captures_at: ``module:name`` of the kind of captured messages that ``seepage attack`` reads; None where it reads
-            none, or has them of its own.
+        reader_at: ``module:name`` of what reads its captured messages for ``seepage attack``, a
+            ``settings.captured.Reader``; None without any.
     """
 
     name: str
@@ -59,12 +60,12 @@ class Setting:
     defenses: Mapping[str, str] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
     decide: Mapping[str, Sequence[object]] = field(default_factory=dict)
-    captures_at: str | None = None
+    reader_at: str | None = None
 
     @property
-    def captures(self) -> object:
-        """Kind of its captured messages; None without any."""
-        return None if self.captures_at is None else _resolved(self.captures_at)
+    def reader(self) -> Reader | None:
+        """What reads its captured messages; None without any."""
+        return None if self.reader_at is None else cast("Reader", _resolved(self.reader_at))
 
     @property
     def spec(self) -> type[Spec]:

@@ -10,6 +10,7 @@ add_setting(
         "seepage.settings.split.audit:prepared",
         "seepage.settings.split.audit:deployment",
         order=1,
+        reader_at="seepage.settings.split.read:READER",
         attacks={
             "exact": "seepage.attacks.split.exact",
             "fsha": "seepage.attacks.split.fsha",

@@ -12,10 +12,9 @@ from seepage.settings.loss import LossOption
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, MostRows, Names, QuasiIdentifiers, Spec
+from seepage.wire.topology import SplitAttacker, Topology, holds_second_cut
 
 SplitProtocol = Literal["split", "federated_split"]
-Topology = Literal["columns", "vanilla", "u_shaped", "multi_hop"]
-SplitAttacker = Literal["server", "hop"]
 
 
 _BASELINES = (Part(name="marginals"), Part(name="imputer"))
@@ -28,11 +27,6 @@ _OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "
 _OF_WHOLE = ("cut", "leaked")
 _OF_HOPS = ("hop", "attacker")
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
-
-
-def holds_second_cut(topology: Topology, attacker: SplitAttacker) -> bool:
-    """Return whether the attacker sends features on, and gets gradients of them back."""
-    return topology == "u_shaped" or (topology == "multi_hop" and attacker == "hop")
 
 
 def _mechanisms(defenses: object) -> set[str]:

@@ -35,7 +35,7 @@ from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
-from seepage.settings.split.spec import SplitSpec, holds_second_cut
+from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import facts_of, of_some_rows, planned, with_few_leaked
 from seepage.sources import is_own
@@ -44,6 +44,7 @@ from seepage.tabular.table import Table
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import FeatureTranscript
+from seepage.wire.topology import holds_second_cut
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, KnownFeatures, Leaked, SmashedView
 
 _TRAINING = Part(name="training")

@@ -10,7 +10,7 @@ add_setting(
         "seepage.settings.statistics.audit:StatisticsAudit.prepared",
         "seepage.settings.statistics.audit:deployment",
         order=5,
-        captures_at="seepage.captures.statistics:KIND",
+        reader_at="seepage.settings.statistics.read:READER",
         attacks={
             "counts": "seepage.attacks.statistics.counts",
             "differencing": "seepage.attacks.statistics.differencing",

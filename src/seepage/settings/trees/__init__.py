@@ -10,6 +10,7 @@ add_setting(
         "seepage.settings.trees.audit:prepared",
         "seepage.settings.trees.audit:deployment",
         order=4,
+        reader_at="seepage.settings.trees.read:READER",
         attacks={
             "anchor": "seepage.attacks.trees.anchor",
             "bin_sums": "seepage.attacks.trees.bin_sums",

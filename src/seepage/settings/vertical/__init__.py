@@ -10,6 +10,7 @@ add_setting(
         "seepage.settings.vertical.audit:VerticalAudit.prepared",
         "seepage.settings.vertical.audit:deployment",
         order=2,
+        reader_at="seepage.settings.vertical.read:READER",
         attacks={
             "ginver": "seepage.attacks.vertical.white_box",
             "esa": "seepage.attacks.vertical.equality",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -15,10 +15,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage import registry
-from seepage.assessment import Measurement
+from seepage.assessment import Measurement, ResultRow
+from seepage.assessment.alignment import Alignment, alignment
 from seepage.assessment.labels import measure_labels
 from seepage.attacks.vertical import inversion_in_words
-from seepage.captures.transcripts import RecordedTraining, TranscriptDescription, read_cells
+from seepage.captures.transcripts import (
+    TRANSCRIPT,
+    RecordedTraining,
+    TranscriptDescription,
+    read_about,
+    read_cells,
+    read_transcript,
+)
+from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.own import OwnFactory, find_own
 from seepage.models.own_parts import own_bottom, own_whole
@@ -26,19 +35,46 @@ from seepage.models.split import outputs_of, usual_split_head
 from seepage.models.vertical import ActiveModel, Copies, Stack
 from seepage.models.weights import load_weights
 from seepage.protocols.whole_client import PARTS, WholeClientModel
-from seepage.registry import Need
+from seepage.registry import Attack, Entry, Need
 from seepage.seeds import stream
+from seepage.settings.captured import (
+    RECONSTRUCTION,
+    Attacks,
+    CapturedExposure,
+    CapturedSpec,
+    ClientSchema,
+    Findings,
+    FindingsSection,
+    FindingsTable,
+    Network,
+    Reader,
+)
+from seepage.settings.catalogue import setting as setting_of
+from seepage.settings.catalogue import view_in_words
 from seepage.settings.guessing import AttackedSecret, entry_in, measure
+from seepage.settings.labels import guesses_labels, with_label_columns
+from seepage.settings.option import KNOWLEDGE, Option
 from seepage.settings.outcomes import FEATURE_SCALES, features_outcome
-from seepage.settings.part import Part
-from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, entry_of
+from seepage.settings.setting import About, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.spec import File
+from seepage.settings.threat_model import Deployment
+from seepage.settings.transcript_words import (
+    OWN_ANSWERS,
+    alignment_section,
+    certified_words,
+    left_words,
+    own_answers,
+    reasons_section,
+)
 from seepage.settings.units import joined
 from seepage.sources import is_own
 from seepage.tabular.partition import Partition
 from seepage.tabular.reading import open_table
-from seepage.tabular.schema import Column, Schema
+from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.statistics import Statistics, partial_statistics
 from seepage.tabular.table import Table, frame_of
+from seepage.text import clean, how_many
 from seepage.wire.labels import LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import (
@@ -55,6 +91,48 @@ from seepage.wire.vertical import (
 OWN_FIGURES = frozenset({"replayed", "likely", "ties", "certified_cells", "still_possible"})
 # Figures that say nothing of a transcript's attack.
 NO_MEANING = frozenset({"calibration", "coverage", "failed", *OWN_FIGURES})
+# What has to be given for an attack that lacks it.
+_LACKS: dict[Need, str] = {
+    "auxiliary": "it needs public rows of the same kind; give --data TABLE",
+    "leaked": "it needs records whose private cells the attacker knows; give --known TABLE",
+    "labels": "it needs records whose label the attacker knows; give --known TABLE",
+    "weights": "it needs the client's weights; put client-N.safetensors into the folder",
+    "bottom": "it needs the attacked party's first layers, or bottom model; put client-N.safetensors into the folder",
+    "queries": "it needs a live party that answers queries, which no transcript is",
+    "gradients": "it needs gradients of the passive party's own parameters, which cross no wire",
+    "steering": "it needs a training that it changes, which no transcript is",
+}
+# Needs that no table or file beside a transcript meets.
+_OF_LIVE: tuple[Need, ...] = ("queries", "gradients", "steering")
+_ACTIVE = "it is active: it needs a training that it changes, which no transcript is"
+
+
+class TranscriptSpec(CapturedSpec):
+    """An attack on a transcript.
+
+    Without names the attacks are those that an audit of the setting runs by default. Where none of these can be tried
+    on the columns, or the label, all others on these are.
+    """
+
+    unit: ClassVar[str] = "training"
+    repeats: ClassVar[str] = "trainings"
+    member: ClassVar[str | None] = "record"
+    members: ClassVar[str] = "records"
+
+    model: Network = None
+    schema_file: ClientSchema = None
+    attacks: Attacks = ()
+    known: Annotated[
+        File | None,
+        Option(
+            "For a transcript: records that the attacker knows, with ids and the label, private columns or both.",
+            KNOWLEDGE,
+            "FILE",
+        ),
+    ] = None
+
+    def check_parts(self) -> None:
+        """Check nothing: an attack whose options do not fit is reported as not tried, and the others run."""
 
 
 class TranscriptTables:
@@ -64,18 +142,11 @@ class TranscriptTables:
     ``places`` is the position of each record by its id.
     """
 
-    def __init__(
-        self,
-        training: RecordedTraining,
-        data: Path | None,
-        granted: Path | None,
-        truth: Path | None,
-        separator: str,
-        seed: int,
-    ) -> None:
-        self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
+    def __init__(self, training: RecordedTraining, spec: TranscriptSpec) -> None:
+        self.training, self.schema, self.spec = training, training.schema, spec
+        self.separator, self.seed, data, granted, truth = spec.separator, spec.seed, spec.data, spec.known, spec.truth
         schema, private = self.schema, training.private_columns
-        self.public = None if data is None else Table.read(data, schema, separator, missing=None)
+        self.public = None if data is None else Table.read(data, schema, self.separator, missing=None)
         self.ids = training.ids
         self.places = {identifier: place for place, identifier in enumerate(self.ids)}
         self.truth = None if truth is None else self._table(truth, "the truth", (*private, schema.target))
@@ -150,30 +221,219 @@ class TranscriptTables:
         return _among(self.known_labels, places)
 
 
-class TranscriptExposure(Exposure, ABC):
+class TranscriptExposure(CapturedExposure):
     """A transcript as the attacker sees it, as far as ``training`` says.
 
     ``history`` has pairs of round index and row in that round, the oldest first, for the position of each record.
     Attacks in ``further`` are tried beside the default ones, where none is named. ``labels_too`` is whether attacks on
-    the columns answer the label as well.
+    the columns answer the label as well. ``limits`` are of its network, ``doubts`` of answers that replay little.
     """
 
     scales: ClassVar[Mapping[str, Scale]]
     labels_too: ClassVar[bool] = False
+    all_or_none = False
 
     def __init__(self, tables: TranscriptTables, training: RecordedTraining | None = None) -> None:
         self.tables, self.training = tables, training or tables.training
-        self.setting = self.training.about.setting
+        self.setting, self.schema = self.training.about.setting, tables.schema
+        self.stated = self.training.about.defense
         self.reveals: tuple[type, ...] = ()
         self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
         self.notes, self.limits, self.doubts = list[str](), list[str](), list[str]()
         self.further, self.answers = list[Part](), dict[str, pd.DataFrame]()
-        self.about = About("transcript", self.training.about.topology, "", scales=self.scales)
+        self.planned, self.named, about = tuple[PlannedPart, ...](), False, self.training.about
+        self.about = About("transcript", about.topology, "", scales=self.scales)
+        granted: dict[str, Json] = {
+            "statistics": tables.origin,
+            "auxiliary": 0 if tables.public is None else len(tables.public),
+            "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
+            "leaked": 0 if tables.leaked is None else len(tables.leaked[0]),
+            "weights": len(tables.training.weights),
+            "own columns": tables.training.own is not None,
+            "defense": {name: dict(options) for name, options in (about.defense or {}).items()},
+        }
+        self.granted = granted
         history: dict[int, list[tuple[int, int]]] = {}
         for k, messages in enumerate(self.training.rounds):
             for row, identifier in enumerate(messages.ids):
                 history.setdefault(tables.places[identifier], []).append((k, row))
         self.history = dict(sorted(history.items()))
+
+    @property
+    def deployed(self) -> Deployment:
+        """What crossed the wire, and what was given beside it."""
+        topology = self.training.about.topology
+        protocol = self.setting if topology == "columns" else topology
+        return Deployment(self.setting, protocol, self.reveals, frozenset(self.grants))
+
+    def parts(self, named: Sequence[Part]) -> list[PlannedPart]:
+        """Return the attacks that are tried, and where the truth is known the baselines that go with them."""
+        self.named = bool(named)
+        parts = [PlannedPart(part, "attack") for part in named or self._usual_attacks()]
+        if self.tables.truth is not None:
+            back = any(issubclass(view, ReturnedView) for view in self.reveals)
+            beside = [*self.baselines(), *([Part(name="label_mode")] if back else [])]
+            parts = [*(PlannedPart(part, "baseline") for part in beside), *parts]
+        self.planned = tuple(with_label_columns(parts, self.setting, self.schema.target.name))
+        self.about = self._described()
+        return list(self.planned)
+
+    def _described(self) -> About:
+        """Return the description of the transcript and of the attacker."""
+        tables, described, setting = self.tables, self.training.about, self.setting
+        labels = self.labels_too or any(part.column is not None for part in self.planned if part.kind == "attack")
+        attacker = "The active party" if setting == "vertical" else f"The {described.attacker}"
+        model = tables.spec.model or described.model
+        return replace(
+            self.about,
+            model=model or "not named",
+            lead="What a transcript gives away of the columns and labels that its parties keep.",
+            attacker=attacker,
+            message="what crossed the wire",
+            threat_model=(
+                f"The attacker is {attacker.lower()}, honest but curious. It has what crossed the wire in "
+                f"{how_many(len(tables.training.rounds), 'round')} of {setting} learning, with "
+                f"{how_many(len(tables.ids), 'record')}. "
+                f"Private: {', '.join(described.private)}.",
+                f"Its marginals: {tables.origin}.",
+            ),
+            limits=tuple(self.limits),
+            rows=len(tables.ids),
+            label=tables.schema.target.name if labels else None,
+            label_attacker="The passive party" if setting == "vertical" else None,
+            columns=described.private,
+            settings={"seed": tables.seed, "model": model},
+        )
+
+    def _usual_attacks(self) -> list[Part]:
+        """Return the attacks that are tried where nobody names any, those of the setting's audits first."""
+        about, registered = self.training.about, registry.attacks.of(self.setting)
+        spec = setting_of(self.setting).spec
+        described = {"topology": about.topology, "attacker": about.attacker}
+        fields = {name: value for name, value in described.items() if name in spec.model_fields}
+        usual = [*spec.of(**fields).attacks, *self.further]
+        tried = [entry for part in usual if self._lacks(entry := entry_of(registered, part)) is None]
+        labels = any(self.labels_too or guesses_labels(entry) for entry in tried)
+        columns = any(not guesses_labels(entry) for entry in tried)
+        names = {part.name for part in usual}
+        others = [entry for entry in registered.entries() if entry.name not in names]
+        others = [entry for entry in others if not (labels if guesses_labels(entry) else columns)]
+        return [*usual, *(Part(name=entry.name) for entry in others if self._lacks(entry) is None)]
+
+    def lacks(self, part: PlannedPart) -> str | None:
+        """Return why an attack cannot be tried; None where it can."""
+        return self._lacks(entry_in(self.setting, part))
+
+    def _lacks(self, entry: Entry[Attack]) -> str | None:
+        if entry.traits.active:
+            return _ACTIVE
+        target = self.schema.target
+        if entry.traits.classes and not isinstance(target, Discrete):
+            return f"it tells classes apart, and the target {target.name!r} is a number"
+        if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in self.reveals):
+            views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
+            return f"it takes {views}, which this transcript does not show"
+        live: Need | None = next((need for need in _OF_LIVE if need in entry.needs), None)
+        if live is not None:
+            return _LACKS[live]
+        if "auxiliary" in entry.needs and "auxiliary" not in self.grants and self.tables.public is not None:
+            return "it needs the attacker's own columns (own.csv) beside public rows, and this transcript has none"
+        return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in self.grants), None)
+
+    def findings(self, rows: Sequence[ResultRow], not_tried: Mapping[str, str]) -> Findings:
+        """Return the answers of each attack, what they say of themselves, and what was not tried."""
+        tables, training, notes = self.tables, self.tables.training, list(dict.fromkeys(self.notes))
+        tried = [part for part in self.planned if part.kind == "attack" and part.label in self.answers]
+        attacks = [
+            {
+                "attack": part.label,
+                "sought": "columns" if part.column is None else "label",
+                "records": len(self.answers[part.label]),
+            }
+            for part in tried
+        ]
+        own = {part.label: {} for part in tried}
+        for row in rows:
+            if row.attack in own and row.column is None and row.metric in OWN_ANSWERS:
+                own[row.attack][row.metric] = row.mean
+        left_out, cannot = self._others()
+        reasons = {**not_tried, **cannot}
+        aligned = self._alignment()
+        figures = {
+            "setting": self.setting,
+            "records": len(tables.ids),
+            "rounds": len(training.rounds),
+            "private": list(training.about.private),
+            "knowledge": self.granted,
+            "notes": notes,
+            "scored": None if tables.truth is None else len(tables.truth[0]),
+            "alignment": None if aligned is None else asdict(aligned),
+            "attacks": attacks,
+            "left_out": left_out,
+            "not_tried": [{"attack": name, "reason": reason} for name, reason in reasons.items()],
+        }
+        table = FindingsTable(
+            "What each attack says of its own answers",
+            (
+                ("Attack", "attack", "text"),
+                ("Guesses", "sought", "text"),
+                ("Records", "records", "count"),
+                ("Of its answers", "shown", "text"),
+            ),
+            tuple({**attack, "shown": own_answers(own[str(attack["attack"])])} for attack in attacks),
+            sparse=True,
+        )
+        sentences = [
+            f"{how_many(len(tables.ids), 'record')} in {how_many(len(training.rounds), 'round')} of {self.setting} "
+            f"learning, private: {', '.join(training.about.private)}. Attacks that ran: "
+            f"{', '.join(own) or 'none'}.",
+            *self.doubts,
+            *certified_words(own, rows),
+            *self.limits,
+            *left_words(self.setting, left_out, reasons),
+        ]
+        sections = [
+            FindingsSection("What the transcript gives away", tuple(sentences), (*notes, *self._scoring()), (table,)),
+            *([] if aligned is None else [alignment_section(aligned)]),
+            *([reasons_section(reasons)] if reasons else []),
+        ]
+        frames = list(self.answers.values())
+        whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"attack": [], "id": []})
+        return Findings(tuple(sections), figures, {RECONSTRUCTION: whole})
+
+    def _others(self) -> tuple[list[str], dict[str, str]]:
+        """Return the attacks that could be tried and were not asked for, and why each of the others cannot be."""
+        registered, planned = registry.attacks.of(self.setting), {part.part.name for part in self.planned}
+        others = [] if self.named else [name for name in registered.names() if name not in planned]
+        reasons = {name: self._lacks(registered[name]) for name in others}
+        cannot = {name: reason for name, reason in reasons.items() if reason is not None}
+        return [name for name in others if name not in cannot], cannot
+
+    def _scoring(self) -> list[str]:
+        """Return what figures are of, where the truth is known."""
+        tables, private = self.tables, self.training.about.private
+        if tables.truth is None:
+            return []
+        points = [f"figures are of the {len(tables.truth[0]):,} records with a known truth"]
+        if tables.assumed:
+            of = f" of {clean(', '.join(tables.assumed), 200)}" if len(tables.assumed) <= len(private) else ""
+            points.insert(
+                0,
+                f"the best baseline, which sees no message and holds no marginals{of}, takes all values as equally "
+                "likely",
+            )
+        return points
+
+    def _alignment(self) -> Alignment | None:
+        """Return what the attacker learnt by alignment; None where it gave no table of its own."""
+        training = self.tables.training
+        if training.own is None:
+            return None
+        rows, cells, labelled = training.own
+        columns = [training.schema.columns[i] for i in training.public] + [training.schema.target] * labelled
+        shared = torch.zeros(len(cells), dtype=torch.bool)
+        shared[[rows[identifier] for identifier in training.ids]] = True
+        return alignment(cells, columns, shared, self.tables.seed)
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and score its guess where the truth is known."""
@@ -257,12 +517,12 @@ class ActivationExposure(TranscriptExposure):
     """The messages of a party's first layers, and the gradients that came back.
 
     The active party attacks columns, and the passive party labels. A client that holds all columns is attacked by a
-    server or a hop without columns. ``network`` names the attacked party's, in place of the transcript's.
+    server or a hop without columns.
     """
 
     scales = FEATURE_SCALES
 
-    def __init__(self, tables: TranscriptTables, network: str | None) -> None:
+    def __init__(self, tables: TranscriptTables) -> None:
         super().__init__(tables)
         training, about = self.training, self.training.about
         self.attacked_schema = training.schema.model_copy(update={"columns": training.private_columns})
@@ -273,7 +533,7 @@ class ActivationExposure(TranscriptExposure):
         self.places = torch.tensor([place for place in self.newest if place not in leaked_places])
         if not len(self.places):
             raise BadInputError("all records of the transcript are known, so that none is left to attack; know fewer.")
-        bottom = self._bottom(network)
+        bottom = self._bottom(tables.spec.model)
         if bottom is not None:
             self.grants.add("bottom")
             hop = " and those of the hop" if about.behind_hop else ""
@@ -434,3 +694,18 @@ def _feature_defense(about: TranscriptDescription) -> KnownFeatures:
     if isinstance(scale, bool | str) or scale < 0:
         raise BadInputError(f"the transcript states feature_noise with scale {scale!r}; give a number from 0 up.")
     return KnownFeatures(defense, float(scale))
+
+
+def transcript_reader(spec: type[TranscriptSpec], expose: Callable[[TranscriptTables], TranscriptExposure]) -> Reader:
+    """Return the reader of a setting's transcripts."""
+
+    def training_at(path: Path, schema: Path | None) -> RecordedTraining:
+        return read_transcript(path, None if schema is None else Schema.load(schema))
+
+    return Reader(
+        "a transcript",
+        lambda path: (path / TRANSCRIPT).exists() and read_about(path / TRANSCRIPT).setting == spec.setting,
+        spec,
+        lambda path, given: expose(TranscriptTables(training_at(path, given.schema_file), given)),
+        training_at,
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -13,11 +12,12 @@ from torch import nn
 
 from seepage import registry
 from seepage.assessment.row import ResultRow
+from seepage.attacking.run import Attacked, run_parts, several
+from seepage.attacking.updates import Recovered, doubts, recover
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.rounds import pooled
-from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
-from seepage.captures.captured import Description, load_capture, names_in, read_description
-from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
+from seepage.captures.captured import attacker_statistics, client_schema, load_capture, names_in, read_description
+from seepage.captures.folder import CapturedFile, find_captures
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
@@ -28,10 +28,12 @@ from seepage.models.weights import lacking
 from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
 from seepage.seeds import stream
+from seepage.settings.captured import CapturedAudit, Findings, FindingsSection, FindingsTable, RecordsExposure, Written
 from seepage.settings.setting import Progress
 from seepage.settings.spec import Gate
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import clean, how_many
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess, RoundsView
 
 Outcome = Literal["proved", "estimated", "nothing", "not tried", "failed"]
@@ -47,22 +49,27 @@ _COARSE = ("float16", "bfloat16", "mixed")
 _LINKED = "rounds attacked one by one, equal records linked"
 _MATCHED = "all rounds matched together, as of the same records"
 _OF_PATHS = set("/\\\0")
-_ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
-
+# Columns of the tables on updates and on clients.
+_CLIENT: tuple[str, str, Written] = ("Client", "client", "text")
+_FIGURES: tuple[tuple[str, str, Written], ...] = (
+    ("Records", "records", "count"),
+    ("Proved", "proved", "count"),
+    ("Proved cells", "cells", "count"),
+    ("Estimated", "estimated", "count"),
+    ("Cells read", "mean", "share"),
+    ("Best baseline", "baseline", "share"),
+    ("Lift", "lift", "gain"),
+    ("Why", "why", "long"),
+)
+_OF_UPDATES: tuple[tuple[str, str, Written], ...] = (
+    _CLIENT,
+    ("Round", "round", "count"),
+    ("Outcome", "outcome", "outcome"),
+    *_FIGURES,
+)
+_OF_CLIENTS: tuple[tuple[str, str, Written], ...] = (_CLIENT, ("Rounds", "rounds", "count"), *_FIGURES)
 
 Keep = Callable[[str, Recovered], None]  # gets what was read of each update, by its name
-
-
-@dataclass(frozen=True)
-class CapturedFile:
-    """A captured update in a folder: path within it without the suffix, and why its description cannot be read."""
-
-    path: Path
-    name: str
-    client: str
-    round: int | None
-    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,8 @@ class ClientFinding:
 
 
 @dataclass(frozen=True)
-class FederationFindings:
-    """The findings on all captured updates of a federation; those that were scored are the units of ``attacked``."""
+class AttackedFederation:
+    """The results on all captured updates of a federation; those that were scored are the units of ``attacked``."""
 
     updates: tuple[UpdateFinding, ...]
     clients: tuple[ClientFinding, ...]
@@ -117,60 +124,57 @@ class FederationFindings:
         """Whether an update could not be attacked at all, or an attack or the linking of rounds failed."""
         return any(update.records is None for update in self.updates) or any(client.failed for client in self.clients)
 
-    def to_plain(self) -> dict[str, object]:
-        """Return the findings on updates and clients as JSON values."""
+    @property
+    def findings(self) -> Findings:
+        """What each update gives away, and all rounds of a client together."""
+        updates = [
+            {**_record(update, update.notes), "round": update.round, "outcome": update.outcome}
+            for update in self.updates
+        ]
+        each = "What each update gives away"
+        table = FindingsTable(each, _OF_UPDATES, tuple(updates), sparse=True)
+        sections = [FindingsSection(each, tuple(self._words()), (), (table,), "updates")]
+        if self.clients:
+            clients = tuple({**_record(client), "rounds": client.rounds} for client in self.clients)
+            together = "What all rounds of a client give away together"
+            table = FindingsTable(together, _OF_CLIENTS, clients, sparse=True)
+            words = ("Records are the most that a client was taken to hold.",)
+            sections.append(FindingsSection(together, words, (), (table,), "clients"))
+        plain = {
+            "counts": self.counts,
+            "attack": self.attack,
+            "updates": [_plain(update) for update in self.updates],
+            "clients": [_plain(client) for client in self.clients],
+        }
+        return Findings(tuple(sections), plain)
 
-        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, object]:
-            score = None if finding.score is None else finding.score.as_dict()
-            return {**asdict(replace(finding, score=None)), "score": score}
-
-        updates, clients = map(plain, self.updates), map(plain, self.clients)
-        return {"counts": self.counts, "attack": self.attack, "updates": [*updates], "clients": [*clients]}
-
-
-def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
-    """Return the captured updates in a folder and the folders in it, in order of client and round.
-
-    Every safetensors file counts but ``model.safetensors``, ``model-*.safetensors`` and ``weights``. Client and round
-    are those of the description, else those of the path, such as ``round-0001/client-7.safetensors``.
-    """
-    captures = []
-    for path in sorted(folder.rglob("*.safetensors")):
-        # Names of files need not be UTF-8, and reports have to be.
-        inside = PurePath(str(path.relative_to(folder)).encode(errors="backslashreplace").decode())
-        own = inside.stem == "model" or inside.stem.startswith("model-")
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
-            continue
-        name, why = inside.with_suffix("").as_posix(), None
-        try:
-            about = read_description(path)
-        # Whatever is wrong with one file is no reason to leave out the others.
-        except Exception as error:
-            about, why = Description(), one_line(error)
-        rounds, clients = _ROUND.findall(name), _CLIENT.findall(name)
-        number = int(rounds[-1]) if rounds and about.round is None else about.round
-        client = clients[-1] if clients else _ROUND.sub("", name.rpartition("/")[2]).strip("-_ ") or name
-        captures.append(CapturedFile(path, name, about.client or client, number, why))
-    if not captures:
-        raise BadInputError(
-            f"there is no captured update (*.safetensors) in {str(folder)!r}; capture some with seepage.capture, or "
-            "with CaptureReplies at a Flower server."
-        )
-    return sorted(
-        captures,
-        key=lambda capture: (_natural(capture.client), capture.round is None, capture.round or 0, capture.name),
-    )
-
-
-def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Return a key by which numbers in names sort by their size."""
-    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name))
+    def _words(self) -> list[str]:
+        """Return what was found in the updates as sentences."""
+        counts, clients = self.counts, len({update.client for update in self.updates})
+        words = [
+            f"{how_many(len(self.updates), 'update')} of {how_many(clients, 'client')}, attacked by "
+            f"{clean(self.attack)}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}."
+        ]
+        if counts["estimated"]:
+            words.append(
+                "Estimates are records that the attacker is sure of without a proof; attempts can agree and be wrong."
+            )
+        if counts["nothing"]:
+            words.append("Nothing found does not show that an update is safe: a better attack may exist.")
+        partial = sum(any(note.startswith("not sent: ") for note in update.notes) for update in self.updates)
+        if partial:
+            words.append(
+                f"Of {how_many(partial, 'update')} something stayed with the client. Where its values are not "
+                "declared, the attack is weaker, and nothing is proved."
+            )
+        if counts["not tried"] or counts["failed"]:
+            words.append("An update that was not tried, or failed, is not known to be safe.")
+        return words
 
 
 @dataclass(frozen=True)
 class FederationAttack:
-    """An attack on all captured updates of a folder; fields are described in ``AttackSpec``.
+    """An attack on all captured updates of a folder; fields are described in ``FolderSpec``.
 
     The model of an update is ``model-ID.safetensors`` or ``model.safetensors`` beside it, else ``weights``. Where the
     update says which model was sent, another one is not used. An update that cannot be attacked, or whose attack fails
@@ -201,7 +205,7 @@ class FederationAttack:
     gate: Gate | None = None
     loss: DeclaredLoss | None = None
 
-    def run(self, folder: Path, listener: Listener | None = None, keep: Keep | None = None) -> FederationFindings:
+    def run(self, folder: Path, listener: Listener | None = None, keep: Keep | None = None) -> AttackedFederation:
         """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
         files = find_captures(folder, self.weights)
         if self.holds is not None:
@@ -244,7 +248,7 @@ class FederationAttack:
             changed = {"defenses": tuple(parts.values()), "gate": self.gate}
             spec = each[0].attacked.audit.spec.model_copy(update=changed)
             audit = several("captured updates", spec, [recovered.attacked for recovered in each], lost)
-        return FederationFindings(tuple(updates), tuple(together), self.attack, audit)
+        return AttackedFederation(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(
         self, file: CapturedFile, unit: int, truth: Path | None, listener: Listener, keep: Keep | None
@@ -378,12 +382,20 @@ class FederationAttack:
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         score = None
         if rows is not None:
-            exposure, audit = (
-                RecordsExposure(view, knowledge, self.seed, [0], rows, attack=lambda *_: guess),
-                first.attacked.audit,
+            audit, stated = first.attacked.audit, first.capture.about.defense
+            about, starts = replace(audit.about, settings={}), [0]
+            exposure = RecordsExposure(
+                view,
+                knowledge,
+                self.seed,
+                starts,
+                about,
+                self.attack,
+                truth=rows,
+                attack=lambda *_: guess,
+                stated=stated,
             )
-            facts = replace(audit.about, settings={})
-            score = run_parts(exposure.audit(audit.spec, facts, first.capture.about.defense)).row()
+            score = run_parts(CapturedAudit(audit.spec, exposure)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
     def _weights(self, file: CapturedFile) -> Path:
@@ -434,6 +446,25 @@ class FederationAttack:
                 f"--truth {str(self.truth)!r} has no table of any client; name them ID.csv, such as {clients[0]}.csv."
             )
         return files
+
+
+def _record(finding: UpdateFinding | ClientFinding, notes: Sequence[str] = ()) -> dict[str, object]:
+    """Return the figures of an update, or a client, as a line of a table; those of what was not tried are missing."""
+    tried, score = finding.records is not None, finding.score
+    return {
+        "client": clean(finding.client, 24),
+        "records": finding.records,
+        "proved": finding.proved_records if tried else None,
+        "cells": finding.proved_cells if tried else None,
+        "estimated": finding.estimated_records if tried else None,
+        **{name: None if score is None else getattr(score, name) for name in ("mean", "baseline", "lift")},
+        "why": "; ".join(part for part in (finding.why, *notes) if part),
+    }
+
+
+def _plain(finding: UpdateFinding | ClientFinding) -> dict[str, object]:
+    score = None if finding.score is None else finding.score.as_dict()
+    return {**asdict(replace(finding, score=None)), "score": score}
 
 
 def _without(file: CapturedFile, error: Exception) -> UpdateFinding:

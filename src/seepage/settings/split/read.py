@@ -1,4 +1,4 @@
-"""Attacks on a transcript of split training: private columns and labels from the gradients that come back."""
+"""Transcripts of split training: private columns and labels behind the gradients that come back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -21,7 +21,6 @@ from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space, not_exact
-from seepage.captures.transcript_runs import TranscriptExposure, TranscriptTables, UnknownPart, meaningful
 from seepage.captures.transcripts import SERVER, RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import Moments, by_batch, from_running, keeps_statistics, normalising, running_statistics
@@ -41,6 +40,15 @@ from seepage.settings.part import Part, as_part
 from seepage.settings.setting import Outcome, PlannedPart, Progress
 from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
+from seepage.settings.transcripts import (
+    ActivationExposure,
+    TranscriptExposure,
+    TranscriptSpec,
+    TranscriptTables,
+    UnknownPart,
+    meaningful,
+    transcript_reader,
+)
 from seepage.sources import is_own
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
@@ -58,6 +66,14 @@ _SCALED = (
     "Each message has a factor of its own that no loss explains, such as weights of records, clipping, or another "
     "loss: only the directions of messages were used. More may leak than was read."
 )
+
+
+class SplitTranscriptSpec(TranscriptSpec):
+    """An attack on a transcript of split training."""
+
+    setting: ClassVar[str] = "split"
+
+
 # Place of a round and of the record in it, of each message of each record, the oldest first.
 _History = Mapping[int, Sequence[tuple[int, int]]]
 # Place of the weights, and bound on norms, of an exchange.
@@ -401,6 +417,17 @@ class SplitTranscriptExposure(TranscriptExposure):
             load_weights(model.client, self.training.weights[weights][1])
             self._models[weights] = model
         return self._models[weights]
+
+
+def exposed(tables: TranscriptTables) -> TranscriptExposure:
+    """Return a transcript as the server, or the hop, sees it."""
+    training, network = tables.training, tables.spec.model
+    if training.about.whole:
+        return ActivationExposure(tables)
+    return SplitTranscriptExposure(tables, split_model(training, network))
+
+
+READER = transcript_reader(SplitTranscriptSpec, exposed)
 
 
 def _prior() -> Attack:

@@ -9,15 +9,10 @@ from typing import Any, cast
 import numpy as np
 
 from seepage import kernel
+from seepage.captures.statistics import shown
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Category
 from seepage.text import listed
-
-
-def shown(value: object) -> str:
-    """Return a value as an error shows it, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,16 @@
+"""Transcripts of vertical training: columns behind features, and labels behind the gradients that come back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from seepage.settings.transcripts import ActivationExposure, TranscriptSpec, transcript_reader
+
+
+class VerticalTranscriptSpec(TranscriptSpec):
+    """An attack on a transcript of vertical training."""
+
+    setting: ClassVar[str] = "vertical"
+
+
+READER = transcript_reader(VerticalTranscriptSpec, ActivationExposure)
