@@ -34,7 +34,7 @@ audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--b
 
 test: lint types contracts tests ## Run lint, types, import contracts and tests
 
-# What a change breaks most often, without what is marked as long; the rest of the suite needs a quarter of an hour.
+# What a change breaks most often, without what is marked as long; the rest takes a quarter of an hour.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
 	tests/test_learning.py tests/tools tests/test_repository.py tests/test_seeds.py tests/wire
 QUICK_AUDITS := tests/attacks tests/run tests/settings
