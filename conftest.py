@@ -41,7 +41,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "checks"))
 SLOW_PAGES = {
     *("captured-updates", "defenses", "guard", "networks", "report", "settings", "specs", "transcripts"),
     *("grad-inversion", "label-inference", "membership", "published-defenses", "compare", "pipeline"),
-    *("three-questions", "quickstart"),
+    *("three-questions", "quickstart", "CONTRIBUTING"),
 }
 
 

@@ -153,6 +153,7 @@ def test_none_is_said_where_the_strongest_change_leaks(monkeypatch: pytest.Monke
     assert said.endswith(f"below 20 points with a model that learns; under {useless.words} it learns nothing.")
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_spent_leaves_it_undecided(tmp_path: Path) -> None:
     found = search(tmp_path, time_budget=1e-6)
     assert found.outcome == "undecided"

@@ -354,7 +354,7 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
 
 
 # Errors that are the same have sure records, too.
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [pytest.param(0.0, marks=pytest.mark.slow), 1e-6])
 def test_towers_of_records_with_one_error_are_not_proved_to_belong_together(apart: float) -> None:
     # Two records with the same error may have changed what one tower takes: the message is the same.

@@ -114,6 +114,7 @@ def test_records_without_a_gradient_are_answered_by_the_prior_alone(tmp_path: Pa
     assert "the gradients of all 60 records are zero" in reasons(read(folder, "exact"))["exact"]
 
 
+@pytest.mark.slow
 def test_a_transcript_that_does_not_fit_is_said(tmp_path: Path) -> None:
     folder = shuffled(tmp_path / "transcript", *trained(), ROWS, 2, 3, options={"hidden": [8]})
     good = read(folder, "exact")

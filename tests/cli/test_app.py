@@ -361,6 +361,7 @@ def test_mistakes_of_a_document_are_a_line_each(seepage: Any, tmp_path: Path) ->
     assert "not both" in seepage("audit", "audit.yaml", "--preset", "quick").err
 
 
+@pytest.mark.slow
 def test_a_gate_and_defenses_may_stand_in_the_document_or_on_the_command_line(seepage: Any, tmp_path: Path) -> None:
     text = "dataset: german\nprotocol: {batch_size: 1}\nattacks: dlg\niterations: 2\nvictims: 2\n"
     (tmp_path / "audit.yaml").write_text(f"{text}control: false\ngate: 0.2\n")
@@ -378,6 +379,7 @@ def test_a_gate_and_defenses_may_stand_in_the_document_or_on_the_command_line(se
     )
 
 
+@pytest.mark.slow
 def test_the_faithful_preset_shows_the_published_random_baseline(seepage: Any, tmp_path: Path) -> None:
     settings = ["--dataset", "german", "--attack", "dlg", "--batch-size", 8, "--victims", 2, "--iterations", 3]
     assert seepage("audit", "--preset", "faithful", *settings, "--out", "run").status == 0
@@ -599,6 +601,7 @@ def test_a_schema_is_drafted_corrected_and_used(seepage: Any, tmp_path: Path) ->
         assert (ran.status, ran.err.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_published_table_is_run_in_parts(seepage: Any, tmp_path: Path) -> None:
     part = ["tableak/table18", "--victims", 2, "--batch-size", 1, "--attack", "dlg", "--out", "run"]
     ran = seepage("reproduce", *part)
@@ -661,10 +664,11 @@ GATED = ["audit", "--dataset", "german", "--model", "nn1", "--batch-size", 1, "-
             "gate failed: inverting_gradients",
         ),
         (["--victims", 4, *TINY, "--fail-above", 0.6], 4, "gate undecided: "),
-        (
+        pytest.param(
             ["--iterations", 300, "--defense", "gaussian_noise:{scale: 1e4}", "--fail-above", 0.5],
             4,
             "gate undecided: incomplete: unmix not run.",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -193,6 +193,7 @@ def test_a_point_that_is_not_finite_is_not_drawn() -> None:
     assert drawn.count("<circle") == 1
 
 
+@pytest.mark.slow
 def test_a_page_on_many_columns_and_configurations_fits_a_mail() -> None:
     wide = CoinAudit(sizes=range(2, 8), columns=tuple(f"number_{i}" for i in range(300)))
     [report] = run_all([wide])

@@ -60,6 +60,7 @@ def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> Non
     assert means[0] == means[1]
 
 
+@pytest.mark.slow
 def test_a_head_is_that_of_the_outputs_unless_it_is_named() -> None:
     module = seeded(lambda: nn.Linear(63, 1), seed=0)
     assert head_of(audit("german", module, head="sigmoid", **TINY)) == "sigmoid"

@@ -121,6 +121,7 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
 
 
+@pytest.mark.slow
 def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
     other = TABLE.model_copy(update={"unlike": ({"column": "label"},)})
     found = reproduce(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))

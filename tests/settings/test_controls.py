@@ -59,8 +59,8 @@ from seepage.wire.trees import HistogramsView, TreesKnowledge
 from tests.parts import register
 
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
-# Their controls are held by tests/settings/test_audits.py in every run, too.
-BESIDES = ("split", "vertical", "pooled")
+# Their controls are held by tests/settings/test_audits.py or test_statistics.py in every run, too.
+BESIDES = ("split", "vertical", "pooled", "statistics")
 # An attack of each setting that works, and is quick.
 WORKING = {
     **{"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"},

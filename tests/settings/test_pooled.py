@@ -365,7 +365,7 @@ def test_adult_is_the_default() -> None:
     assert (about.dataset, about.model, about.rows) == ("adult_education", "lr", len(load("adult_education").all))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     count = 1200

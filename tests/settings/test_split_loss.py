@@ -63,7 +63,7 @@ def test_the_sum_of_class_weights_that_a_mean_is_divided_by_is_fitted() -> None:
     assert rows["posterior", "accuracy", None] == 1.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_records_of_a_class_without_weight_send_nothing_and_end_no_attack() -> None:
     audit = SplitAudit(SplitSpec.of(**SMALL, loss={"weights": [0, 1]}), DATA)
     rows = {(r.attack, r.metric, r.column): r.mean for r in measured(audit, Store(None))}

@@ -109,6 +109,7 @@ def test_a_site_is_read_whole_and_certified_and_noise_hides_it_at_a_cost() -> No
     assert (found["training", "noise", "epsilon"] or 0.0) > 0
 
 
+@pytest.mark.slow
 def test_little_noise_is_read_through_and_much_leaves_what_the_marginals_tell() -> None:
     weak, strong = ({"name": "sum_noise", "multiplier": m, "label": str(m)} for m in (0.05, 50))
     found = figures(audit(repetitions=3, defenses=[weak, strong]))

@@ -52,7 +52,7 @@ def test_a_missing_xgboost_is_said_before_anything_is_planned(monkeypatch: pytes
         audit()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_defenses_change_what_is_read_and_what_is_learnt() -> None:
     found = figures(
         audit(

@@ -137,7 +137,7 @@ def test_an_active_party_that_holds_labels_alone_reads_the_others() -> None:
     assert read["uifv_sa"] > max(read["constant"], read["own_columns"]) + 0.1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -> None:
     spec = SPEC.model_copy(update={"attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1]})
     whole = figures(spec, Store(None))

@@ -85,7 +85,7 @@ def test_returned_gradients_are_those_of_each_records_own_loss() -> None:
     assert torch.allclose(trained.returned.features[0], middle, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_targets_may_be_numbers() -> None:
     spec = spec_of(topology="u_shaped", attacks=["ridge_sa", "label_heads"], epochs=15, learning_rate=0.03)
     by = figures(spec, pay_table())

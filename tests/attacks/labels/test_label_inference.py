@@ -190,7 +190,7 @@ def test_a_passive_party_receives_a_gradient_in_every_epoch() -> None:
     assert not torch.equal(batches.weight, batches.earlier[0].weight)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_batches_of_all_exchanges_are_taken_apart() -> None:
     blurred = replace(HERE.protocol, returned=ReturnedNoise(0.6, clip=0.2))
     trained = blurred.train(HERE.trained.model, HERE.trained.rows, [0, 1])

@@ -121,7 +121,7 @@ def hidden() -> tuple[FeatureTranscript, FeatureKnowledge]:
     return replace(seen, view=replace(view, features=(view.features[0], mine))), known
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_a_defense_only_makes_small_is_read_all_the_same() -> None:
     seen, known = hidden()
     _, fresh = hidden()

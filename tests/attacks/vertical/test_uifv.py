@@ -128,7 +128,7 @@ def test_own_columns_help_where_features_say_little() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("blur", [0.0, 5.0])
+@pytest.mark.parametrize("blur", [0.0, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_the_informed_attack_reads_as_much_as_each_network_by_itself(blur: float) -> None:
     blurred = replace(HERE.protocol, features=FeatureNoise(blur)) if blur else HERE.protocol
     seen = blurred.observe(HERE.trained, HERE.auxiliary.of(slice(0, 200)), 1, seed=0)
