@@ -90,7 +90,7 @@ def test_a_few_records_are_read_nearly_whole(records: int) -> None:
     assert float(discrete.median()) < 0.05
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_relaxation_is_what_reads_several_records() -> None:
     transcript, knowledge = scene(4, victims=6)
     scores = {name: accuracy(transcript, attack(name)(transcript.view, knowledge, range(6))) for name in NAMES}

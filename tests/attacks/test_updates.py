@@ -301,7 +301,7 @@ def test_labels_without_an_order_are_simulated_in_one_of_the_attackers() -> None
     assert torch.equal(ordered, transcript.secret.labels)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_class_counts_are_restored_from_updates() -> None:
     adult = load("adult")
     encoder = Encoder(adult.schema, adult.statistics, dtype=torch.float32)

@@ -471,6 +471,7 @@ def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> 
     assert torch.equal(expected.labels, seen.labels)
 
 
+@pytest.mark.slow
 def test_earlier_rounds_of_the_two_processes_count(folder: Path) -> None:
     training = read_transcript(folder)
     # Batches are drawn anew in each epoch, so that records were in rounds of different weights.

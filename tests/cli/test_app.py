@@ -388,6 +388,7 @@ def test_the_faithful_preset_shows_the_published_random_baseline(seepage: Any, t
     assert {row["settings"]["configuration"].get("one_draw_per_column") for row in rows} == {True, False, None}
 
 
+@pytest.mark.slow
 def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
     seepage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_gate_on_no_attacked_column_is_refused_first(seepage: Any, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "added"),
     [

@@ -78,6 +78,7 @@ def test_every_setting_of_a_sweep_is_tried_before_the_first_runs(tmp_path: Path,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_audits_of_a_sweep_are_kept_under_their_own_keys(tmp_path: Path) -> None:
     specs = [make_spec(**{**TINY, "dataset": "german", "model": name}) for name in ("nn1", "linear")]
     first = run_all(prepare_all(specs), tmp_path)

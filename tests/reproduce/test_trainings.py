@@ -97,6 +97,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     assert len(set_up) > 10
 
 
+@pytest.mark.slow
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     found = reproduce(TABLE, tmp_path, 2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}

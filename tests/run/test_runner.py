@@ -761,7 +761,7 @@ def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
     assert {row.status for row in rows_of(HorizontalAudit(make_spec(**TINY), subject), outcome)} == {"left_out"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:
     noisy = {"name": "gaussian_noise", "options": {"scale": 10.0}, "label": "noise"}
     outcome = audited(subject, defenses=["none", noisy], attacks=["dlg"], batch_sizes=2, iterations=200, victims=8)

@@ -154,7 +154,7 @@ def test_numbers_of_another_client_part_are_said_not_to_be_solved(file: Path) ->
     assert not SplitAudit(split_spec("deepfm", private_columns=["n", "b"], attacks=["exact"]), data).about.limits
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_need_not_find_the_file(file: Path, tmp_path: Path) -> None:
     audit = SplitAudit(split_spec(f"{file}:Parts", attacks=["exact"], epochs=1), telling(rows=300))
     make_sendable([audit])

@@ -131,7 +131,7 @@ def seen_often(came: torch.Tensor, times: int, noise: float, kind: type[V]) -> V
     return replace(views[0], earlier=tuple(views[1:]))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack", [LabelHeads(), LabelDirection(), LabelCompletion(), LabelDirect()], ids=lambda one: type(one).__name__
 )

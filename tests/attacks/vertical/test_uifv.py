@@ -127,7 +127,7 @@ def test_own_columns_help_where_features_say_little() -> None:
     assert found[1] > found[0]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("blur", [0.0, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_the_informed_attack_reads_as_much_as_each_network_by_itself(blur: float) -> None:
     blurred = replace(HERE.protocol, features=FeatureNoise(blur)) if blur else HERE.protocol
@@ -189,7 +189,7 @@ def test_made_up_rows_are_valid_and_the_comparisons_are_not() -> None:
     assert 1.9 < float(known.queries.asked[0].max()) <= 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_network_that_diverges_fails_alone() -> None:
     known = HERE.granted()
     leaked = known.leaked
