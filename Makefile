@@ -34,17 +34,18 @@ audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--b
 
 test: lint types contracts tests ## Run lint, types, import contracts and tests
 
-# What a change breaks most often, without what is marked as long; the rest takes a quarter of an hour.
+# What a change breaks most often, without what is marked as long; the rest takes about half an hour on two cores.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
 	tests/test_learning.py tests/tools tests/test_repository.py tests/test_seeds.py tests/wire
 QUICK_AUDITS := tests/attacks tests/run tests/settings
 NOT_LONG := -m "not slow and not long"
+# One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
+# build on each other, and a module's fixtures are made once.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 quick: lint types contracts ## Run lint, types, import contracts and the fast tests, before every commit
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NOT_LONG) \
-		$(CHECKED) $(PYTEST_OPTIONS) $(QUICK)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NOT_LONG) \
-		$(PYTEST_OPTIONS) $(QUICK_AUDITS)
+	$(PYTEST) $(NOT_LONG) $(CHECKED) $(PYTEST_OPTIONS) $(QUICK)
+	$(PYTEST) $(NOT_LONG) $(PYTEST_OPTIONS) $(QUICK_AUDITS)
 
 lint: $(INSTALLED_DEV) ## Check style, format and the words of docstrings
 	$(BIN)/ruff check .
@@ -62,14 +63,11 @@ contracts: $(INSTALLED_DEV) ## Check which package imports which
 docs: $(INSTALLED_DEV) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-# One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
-# build on each other, and a module's fixtures are made once.
 # Shapes and types of tensors are checked at each call where functions are tested by themselves: in whole attacks and
 # audits, and in what is marked as long, that takes two thirds of the time. `make slow` checks them in attacks.
 CHECKED := --jaxtyping-packages=seepage,beartype.beartype
 SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attacks/vertical tests/baselines \
 	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code blocks of short documents
 	$(PYTEST) $(CHECKED) $(NOT_LONG) $(PYTEST_OPTIONS) $(SHAPES)
 	$(PYTEST) -m "long and not slow" $(PYTEST_OPTIONS) $(SHAPES)
@@ -78,9 +76,8 @@ tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code bl
 # Checks of types draw random numbers, and a network during whose runs some are drawn is certified nothing.
 CERTIFIED := $(addprefix tests/attacks/test_,certificates.py certifying.py forms.py rounds.py spear.py traced.py unmix.py)
 slow: $(INSTALLED_DEV) ## Run what takes long: site, long documents, notebooks, repeated tests, attacks with shapes checked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow $(PYTEST_OPTIONS) tests docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) \
-		tests/attacks $(CERTIFIED:%=--ignore=%)
+	$(PYTEST) -m slow $(PYTEST_OPTIONS) tests docs CONTRIBUTING.md
+	$(PYTEST) $(CHECKED) $(PYTEST_OPTIONS) tests/attacks $(CERTIFIED:%=--ignore=%)
 
 format: $(INSTALLED_DEV) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -132,16 +132,13 @@ def fitting(
                 begun.append((spec, prepared(left), wrong))
             except BadInputError:
                 raise error from None
-    for spec, begun_audit, wrong in begun:
-        audit, unable = begun_audit, dict[str, str]()
-        if not audit.shared and audit.spec.time_budget is None:
-            unable = cannot_act(audit, free(spec))
-            left = without(audit.spec, free(spec), unable)
-            if left is None:
-                unable = {}
-            else:
-                audit = prepared(left)
-        audit.not_tried, audit.defaults = wrong | unable, free(spec) | {FIELDS["about"]}
+    for spec, whole, wrong in begun:
+        tried = not whole.shared and whole.spec.time_budget is None
+        unable = cannot_act(whole, free(spec)) if tried else {}
+        left = without(whole.spec, free(spec), unable) if tried else None
+        audit = whole if left is None else prepared(left)
+        audit.not_tried = wrong if left is None else wrong | unable
+        audit.defaults = free(spec) | {FIELDS["about"]}
         audit.yields = _yielding(audit, spec, given)
         audits.append(audit)
     return audits
@@ -247,8 +244,7 @@ def _acting(audit: Audit, runs: list[Run]) -> list[Run]:
 
 
 def check_place(audits: Sequence[Audit], folder: Path | None) -> None:
-    """Refuse a run folder that cannot be used, or whose results audits would replace by fewer or other ones."""
-    check_out(folder)
+    """Refuse a run folder whose results audits would replace by fewer or other ones."""
     if folder is not None and (folder / "results.json").exists():
         with Store(folder, any(audit.own for audit in audits)) as store:
             check_folder(folder, store, audits)

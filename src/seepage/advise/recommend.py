@@ -373,8 +373,9 @@ class _Advisor:
         it.
         """
         longer = self._longer - self._units if self.by_units else 0
-        least, most = (self.least, _BUDGET * self.least) if self.by_units else (self.spec.repeated,) * 2
-        least, most = (least, most) if self.by_units else (2 * least, 2 * most)
+        # Where repetitions are fixed, one confirmation in two is not the last.
+        least = self.least if self.by_units else 2 * self.spec.repeated
+        most = _BUDGET * self.least if self.by_units else least
         halvings, some = _HALVINGS * self._units_tried, min(left, CONFIRMATIONS)
         return (
             each * (halvings + longer + least) + 2 * self.training_seconds,

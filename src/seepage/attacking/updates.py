@@ -27,7 +27,7 @@ from seepage.settings.setting import Progress
 from seepage.settings.spec import Gate
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
-from seepage.tabular.table import frame_of
+from seepage.tabular.table import frame_of, frame_of_columns
 from seepage.text import as_sentence, clean, how_many, percent, plain_number, shown_value
 from seepage.wire.horizontal import RecordsGuess
 
@@ -70,8 +70,7 @@ class Recovered:
         """The guessed records, and the labels that were used in the target's column."""
         frame = frame_of(self.schema, self.guess.cells[0])
         if self.guess.labels is not None:
-            alone = self.schema.model_copy(update={"columns": (self.schema.target,), "target": self.schema.columns[0]})
-            frame = pd.concat([frame, frame_of(alone, self.guess.labels[0][:, None])], axis=1)
+            frame = pd.concat([frame, frame_of_columns([self.schema.target], self.guess.labels[0][:, None])], axis=1)
         return frame
 
     @property

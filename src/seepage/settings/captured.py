@@ -101,6 +101,10 @@ class CapturedSpec(Spec):
         # The table is not the spec's: rows are those of others, and the schema goes with the messages.
         return self
 
+    def read_rows(self, file: Path | None, schema: Schema) -> Table | None:
+        """Return the rows of a file by the separator of the spec, which may lack no cell; None without a file."""
+        return None if file is None else Table.read(file, schema, self.separator, missing=None)
+
     @classmethod
     def taken(cls) -> dict[str, SpecField]:
         """Return the fields that this kind of capture takes: its own, and those that all audits have."""

@@ -73,7 +73,7 @@ from seepage.tabular.partition import Partition
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.statistics import Statistics, partial_statistics
-from seepage.tabular.table import Table, frame_of
+from seepage.tabular.table import frame_of, frame_of_columns
 from seepage.text import clean, how_many
 from seepage.wire.labels import LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
@@ -146,7 +146,7 @@ class TranscriptTables:
         self.training, self.schema, self.spec = training, training.schema, spec
         self.separator, self.seed, data, granted, truth = spec.separator, spec.seed, spec.data, spec.known, spec.truth
         schema, private = self.schema, training.private_columns
-        self.public = None if data is None else Table.read(data, schema, self.separator, missing=None)
+        self.public = spec.read_rows(data, schema)
         self.ids = training.ids
         self.places = {identifier: place for place, identifier in enumerate(self.ids)}
         self.truth = None if truth is None else self._table(truth, "the truth", (*private, schema.target))
@@ -459,10 +459,9 @@ class TranscriptExposure(CapturedExposure):
         at, labels = tables.labels_of(places)
         knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
         seeds = [stream(tables.seed, 0, "starts")]
-        alone = Schema.model_construct(columns=(target,), target=target)
 
         def score(guess: LabelGuess) -> Outcome:
-            self.keep(part, places, frame_of(alone, guess.labels[0][:, None]))
+            self.keep(part, places, frame_of_columns([target], guess.labels[0][:, None]))
             return Outcome(self.right_labels(places, guess))
 
         number, shape = max(1, len(places)), {"training": 1, "record": len(places)}

@@ -144,10 +144,15 @@ class Table:
 
 def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFrame:
     """Return cells as a mixed-type DataFrame without the target: types of the categories, int64 or float64."""
+    return frame_of_columns(schema.columns, cells)
+
+
+def frame_of_columns(columns: Sequence[Column], cells: Float[Tensor, "record column"]) -> pd.DataFrame:
+    """Return cells of some columns, the target or not, as ``frame_of`` does."""
     values = cells.detach().cpu().numpy()
-    if values.shape[1] != len(schema.columns):
-        raise BadInputError(f"the schema has {len(schema.columns)} columns, the cells {values.shape[1]}.")
-    return pd.DataFrame({column.name: _from_codes(column, values[:, i]) for i, column in enumerate(schema.columns)})
+    if values.shape[1] != len(columns):
+        raise BadInputError(f"the schema has {len(columns)} columns, the cells {values.shape[1]}.")
+    return pd.DataFrame({column.name: _from_codes(column, values[:, i]) for i, column in enumerate(columns)})
 
 
 def _read(

@@ -50,8 +50,7 @@ from seepage.settings.transcripts import (
     transcript_reader,
 )
 from seepage.sources import is_own
-from seepage.tabular.schema import Schema
-from seepage.tabular.table import frame_of
+from seepage.tabular.table import frame_of_columns
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
@@ -147,8 +146,8 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def _keep_answers(self, part: PlannedPart, guess: CutGuess) -> None:
         columns, target = self.training.private_columns, self._base.schema.target
-        alone = Schema.model_construct(columns=(*columns, target), target=target)
-        frame = frame_of(alone, torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1))
+        answers = torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1)
+        frame = frame_of_columns((*columns, target), answers)
         if guess.certified is not None:
             for column, cells in zip(columns, guess.certified.unbind(1), strict=True):
                 frame[f"{column.name} certified"] = cells.tolist()

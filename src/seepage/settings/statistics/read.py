@@ -28,7 +28,7 @@ from seepage.settings.statistics.audit import METRICS, STATISTICS_SCALES, view_o
 from seepage.settings.statistics.messages import read_statistics
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics, uniform_statistics
-from seepage.tabular.table import Table, frame_of
+from seepage.tabular.table import frame_of, frame_of_columns
 from seepage.text import how_many, percent
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.statistics import StatisticsGuess, StatisticsKnowledge, TablesMessage
@@ -50,13 +50,13 @@ def read(path: Path, spec: StatisticsMessagesSpec) -> RecordsExposure:
     """Return the messages of a folder as the exposure of one site."""
     declared, message = read_statistics(path)
     schema = declared.table
-    truth = None if spec.truth is None else Table.read(spec.truth, schema, spec.separator, missing=None)
+    truth = spec.read_rows(spec.truth, schema)
     records = message.changed if isinstance(message, TablesMessage) else message.records
     if truth is not None and len(truth) != records:
         raise BadInputError(
             f"the truth has {len(truth):,} rows, but the messages are of {records:,}; give the rows of the same site."
         )
-    public = None if spec.data is None else Table.read(spec.data, schema, spec.separator, missing=None)
+    public = spec.read_rows(spec.data, schema)
     statistics = uniform_statistics(schema) if public is None else Statistics.of(public)
     shares = None
     if isinstance(schema.target, Discrete):
@@ -112,8 +112,7 @@ def _findings(guess: RecordsGuess, schema: Schema, attack: str) -> Findings:
     plainly = {"records": records, "certified_records": certified, "facts": facts, "method": points[:1]}
     frame = frame_of(schema, cells)
     if guess.labels is not None and bool(guess.labels.isfinite().all()):
-        alone = Schema.model_construct(columns=(schema.target,), target=schema.target)
-        frame = pd.concat([frame, frame_of(alone, guess.labels[0][:, None])], axis=1)
+        frame = pd.concat([frame, frame_of_columns([schema.target], guess.labels[0][:, None])], axis=1)
     section = FindingsSection(f"{how_many(records, 'record')} behind sums", tuple(words), tuple(points))
     return Findings((section,), plainly, {RECONSTRUCTION: frame})
 

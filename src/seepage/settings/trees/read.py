@@ -28,7 +28,7 @@ from seepage.settings.setting import About
 from seepage.settings.trees.audit import METRICS, TREES_SCALES
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
-from seepage.tabular.table import Table, frame_of
+from seepage.tabular.table import frame_of
 from seepage.text import clean
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
@@ -61,13 +61,14 @@ class TreeFilesSpec(CapturedSpec):
 def read(path: Path, spec: TreeFilesSpec) -> RecordsExposure:
     """Return a client's trees as an exposure, the first of which was grown from the base score."""
     assert spec.schema_file is not None
-    assert spec.data is not None
     schema = Schema.load(spec.schema_file)
     if spec.batch_size is not None:
         check_count("batch_size", spec.batch_size)
-    statistics = Statistics.of(Table.read(spec.data, schema, spec.separator, missing=None))
+    public = spec.read_rows(spec.data, schema)
+    assert public is not None
+    statistics = Statistics.of(public)
     message = load_tree_files(path, schema.width)
-    truth = None if spec.truth is None else Table.read(spec.truth, schema, spec.separator, missing=None)
+    truth = spec.read_rows(spec.truth, schema)
     regularisation, learning_rate, seed = spec.regularisation, spec.learning_rate, spec.seed
     classes = schema.target.width if isinstance(schema.target, Discrete) else None
     if classes != message.forest.labels:
