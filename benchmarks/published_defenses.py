@@ -94,13 +94,11 @@ def spec_of(setting: str, defense: str, records: int, trainings: int) -> Spec:
             **shared,
             private_columns=("sex", "race", "relationship", "marital-status"),
             attacks=("posterior", "label_heads"),
-            baselines=("marginals",),
         )
     return VerticalSpec.of(
         **shared,
         passive=["age", "education", "occupation", "sex", "race"],
         attacks=("label_heads",),
-        baselines=("constant", "own_columns"),
         bottom=(64,),
         features=16,
         top=(32,),
