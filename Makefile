@@ -11,6 +11,9 @@ AUDIT_OPTIONS ?=
 PYTEST_OPTIONS ?=
 WORKERS ?= auto
 
+# Compiled modules are kept, where the surroundings say otherwise too: each process of a test would compile them anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
 	$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIP_OPTIONS) --constraint constraints.txt
@@ -32,7 +35,9 @@ install-dev: $(INSTALLED_DEV) ## As install, and the tools that check it
 audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--batch-size 32 ...")
 	$(BIN)/seepage audit $(AUDIT_OPTIONS)
 
-test: lint types contracts tests ## Run lint, types, import contracts and tests
+# Types are checked beside the tests, which leave a core idle while they start and end.
+test: lint contracts ## Run lint, types, import contracts and tests
+	$(MAKE) --no-print-directory -j 2 types tests
 
 # What a change breaks most often, without what is marked as long; the rest takes about half an hour on two cores.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
@@ -98,7 +103,8 @@ $(INSTALLED): pyproject.toml constraints.txt constraints-newest.txt | $(BIN)/pip
 	$(INSTALL) --constraint constraints-newest.txt --editable .
 	@touch $@
 
+# Most modules of what checks it are never imported, and the others are compiled when they first are.
 $(INSTALLED_DEV): pyproject.toml constraints.txt constraints-flower.txt | $(BIN)/pip
 	@echo "Installing seepage and what checks it into $(VENV): some minutes the first time, with nothing printed."
-	$(INSTALL) --constraint constraints-flower.txt --editable '.[dev]'
+	$(INSTALL) --no-compile --constraint constraints-flower.txt --editable '.[dev]'
 	@touch $(INSTALLED) $@

@@ -39,7 +39,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "checks"))
 
 # Pages whose blocks run whole audits: `make slow` runs them, and `make test` those of README.md and the other pages.
 SLOW_PAGES = {
-    *("captured-updates", "defenses", "guard", "networks", "report", "settings", "specs", "transcripts"),
+    *("captured-updates", "defenses", "guard", "hospital", "networks", "report", "settings", "specs", "transcripts"),
     *("grad-inversion", "label-inference", "membership", "published-defenses", "compare", "pipeline"),
     *("three-questions", "quickstart", "CONTRIBUTING"),
 }

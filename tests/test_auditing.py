@@ -72,6 +72,7 @@ def test_no_cell_of_ones_own_table_leaves_it(tmp_path: Path, capfd: pytest.Captu
     assert all((tmp_path / "run" / name).stat().st_mode & 0o077 == 0 for name in files)
 
 
+@pytest.mark.slow
 def test_noise_beyond_all_numbers_fails_its_jobs_and_nothing_else() -> None:
     report = audit(
         "german", batch_sizes=1, attacks="dlg", iterations=2, victims=1, workers=1, control=False, baselines="mode",

@@ -112,7 +112,7 @@ def test_places_are_shares_of_the_whole_way() -> None:
     [
         FedAvg(2, epochs=3, local_batch_size=1, learning_rate=1e-3),
         FedAvg(1, epochs=3, clients=2, learning_rate=1e-3),
-        FedAvg(2, learning_rate=1e-3),
+        pytest.param(FedAvg(2, learning_rate=1e-3), marks=pytest.mark.slow),
     ],
     ids=["one", "two", "a step"],
 )

@@ -110,6 +110,7 @@ def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) 
     assert json.loads(ran.out)["rows"] == results(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_without_out_a_folder_is_made(seepage: Any, tmp_path: Path) -> None:
     assert seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *CHEAP).status == 0
     [folder] = (tmp_path / "runs").iterdir()
@@ -435,6 +436,7 @@ def test_a_run_folder_of_another_audit_is_refused(seepage: Any, tmp_path: Path) 
     assert {row["batch_size"] for row in results(tmp_path / "run")} == {1, 2}
 
 
+@pytest.mark.slow
 def test_fewer_victims_into_the_same_folder_show_those_of_before_and_more_add_to_them(
     seepage: Any, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
     assert "unknown defense of exact/table2: 'nothing'. Known: dp_0.01, fsl" in " ".join(err.split())
 
 
+@pytest.mark.slow
 def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:
     code, out, _ = seepage(*OWN, *CHEAP, "--private-column", "c", "--drop", "a", "--auxiliary", 10_000, "--verbose")
     assert code == 0

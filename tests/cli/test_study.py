@@ -138,6 +138,7 @@ def test_a_draft_of_no_setting_names_the_nearest(seepage: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_options_take_precedence_over_a_document_of_any_setting(seepage: Any, tmp_path: Path) -> None:
     arguments = (
         "--repetitions",

@@ -84,6 +84,7 @@ def test_what_it_runs_are_options_of_seepage() -> None:
             assert f"{status.value} " in ACTION["outputs"]["status"]["description"]
 
 
+@pytest.mark.slow
 def test_its_script_audits_and_hands_the_status_on(tmp_path: Path) -> None:
     status, outputs, printed = run("Audit", tmp_path, **variables(options=TINY + "--fail-above=0.1\n"))
     assert status == Exit.GATE_FAILED, printed

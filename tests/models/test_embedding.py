@@ -163,7 +163,7 @@ def test_the_adapter_is_differentiable_in_the_rows_twice() -> None:
     assert torch.autograd.gradcheck(distance, rows.clone().requires_grad_())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_adapter_reaches_another_process_whole() -> None:
     data = distinct(rows=4, continuous=1, discrete=2)
     adapter = Embedded(Separate(data.schema, 2), data.schema, data.statistics)

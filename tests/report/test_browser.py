@@ -79,7 +79,7 @@ def opened(browser: Browser, path: Path) -> tuple[Page, list[str]]:
     return made, troubles
 
 
-@pytest.mark.parametrize("which", ["page", "hostile_page"])
+@pytest.mark.parametrize("which", [pytest.param("page", marks=pytest.mark.slow), "hostile_page"])
 def test_every_figure_is_drawn_and_named_and_has_its_data(which: str, request: pytest.FixtureRequest) -> None:
     shown: Page = request.getfixturevalue(which)
     plots = shown.locator(".plot").all()

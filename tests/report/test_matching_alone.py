@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seepage.auditing import audit
 from seepage.datasets import load
 from seepage.report.report import Report
@@ -17,6 +19,7 @@ def _page(folder: Path, **fields: Any) -> tuple[Report, str]:
     return report, report.save(folder).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_gain_of_drawn_rows_is_named_for_each_number_of_records(tmp_path: Path) -> None:
     report, page = _page(tmp_path)
     data = load("german")

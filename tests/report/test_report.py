@@ -49,6 +49,7 @@ def head_of(report: Report) -> str:
     return report.audit.subject.model.head
 
 
+@pytest.mark.slow
 def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> None:
     frame = house_prices()
     frame.to_csv(tmp_path / "prices.csv", index=False)

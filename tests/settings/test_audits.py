@@ -87,7 +87,7 @@ SCORE = ("accuracy", None)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+@pytest.mark.parametrize("make", [split_audit, pytest.param(vertical_audit, marks=pytest.mark.slow), pooled_audit])
 def test_attacks_read_the_positive_control_and_nothing_of_the_negative_one(
     make: Callable[..., Audit],
 ) -> None:

@@ -60,7 +60,7 @@ from tests.parts import register
 
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees", "statistics")
 # Their controls are held by tests/settings/test_audits.py or test_statistics.py in every run, too.
-BESIDES = ("split", "vertical", "pooled", "statistics")
+BESIDES = ("split", "vertical", "pooled", "trees", "statistics")
 # An attack of each setting that works, and is quick.
 WORKING = {
     **{"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"},
@@ -172,7 +172,7 @@ def test_every_default_attack_has_a_positive_control_without_which_no_gate_passe
     assert usual <= {part.part.name for part in control.parts if part.kind == "attack"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bare_gradients_must_give_the_labels_away() -> None:
     report = ran("split", "label_direction")
     assert report.control is not None

@@ -67,6 +67,7 @@ def test_a_run_that_is_continued_has_its_result_stored(tmp_path: Path, monkeypat
         assert audited(attacks="dlg", iterations=4, out=tmp_path).longer == first.longer != []
 
 
+@pytest.mark.slow
 def test_other_settings_double_what_their_attacks_call_steps() -> None:
     gia = {"name": "gia", "options": {"steps": 20}}
     few: dict[str, Any] = {"repetitions": 2, "baselines": "constant", "epochs": 1}
