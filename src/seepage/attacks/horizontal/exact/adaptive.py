@@ -168,7 +168,7 @@ def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> Update
     update = {}
     for name, g in first.gradient.items():
         before = begin[name].detach()
-        own = g + decay * before if training.optimizer == "adam" else g
-        step = rate * own / (own.abs() + epsilon)
+        averaged = g + decay * before if training.optimizer == "adam" else g
+        step = rate * averaged / (averaged.abs() + epsilon)
         update[name] = step + rate * decay * before if training.optimizer == "adamw" else step
     return replace(view, update=update, training=smoother)

@@ -89,12 +89,14 @@ class CellsSearch:
         self._slope = weight[:, self._place]
         self._away_slope = off[:, self._place]
         self._costly = network.memory > _COSTLY * len(weight)
-        self._deep = [_Tap.of(spans[tap.at], tap.inputs, tap.scale) for tap in network.taps if tap.at < len(spans)]
+        self._deep = [
+            _Tap.of(spans[tap.layer], tap.inputs, tap.scale) for tap in network.taps if tap.layer < len(spans)
+        ]
         self._errors = errors
         back = errors_back(network) if errors and isinstance(network, Network) else ()
         if len(back) == 1:
-            own = back[0] / spans[0].scale
-            self._size, self._beyond = own.square(), spans[0].off_columns * own
+            target = back[0] / spans[0].scale
+            self._size, self._beyond = target.square(), spans[0].off_columns * target
         else:
             self._errors = 0.0
 
@@ -173,11 +175,11 @@ class CellsSearch:
                 g = self._misfit(m[:, None] + dm, a[:, None] + da, tried, rough=self._costly)
                 best = g.min(1)
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
-                which, at = live[take], best.indices[take]
-                codes[which, self._column[at]] = self._code[at]
-                outputs[which] += dm[take, at]
-                away[which] += da[take, at]
-                numbers[which], misfit[which] = tried[take, at], best.values[take]
+                which, moves = live[take], best.indices[take]
+                codes[which, self._column[moves]] = self._code[moves]
+                outputs[which] += dm[take, moves]
+                away[which] += da[take, moves]
+                numbers[which], misfit[which] = tried[take, moves], best.values[take]
                 improved[take] = True
             live = live[improved]
         return SearchEnds(codes, numbers, misfit)

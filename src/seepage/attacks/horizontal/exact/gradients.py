@@ -113,7 +113,7 @@ class Gradient:
         received = [g[victim] for g in view.gradient.values()]
         layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
         rounding = torch.finfo(received[0].dtype).eps
-        network, model = Network.at(list(place.values())), view.model
+        network, model = Network.of_parameters(list(place.values())), view.model
         gradient = cls(network, model.head, layers, records, rounding, model.form)
         gradient._names = list(view.gradient)
         return gradient
@@ -189,12 +189,12 @@ class Gradient:
 
     def spans(self) -> list[Span]:
         """Return the span of the remaining gradient in each layer that distinguishes single records."""
-        return [self.span(at, layer) for at, layer in enumerate(self.left[: self.network.hidden])]
+        return [self.span(index, layer) for index, layer in enumerate(self.left[: self.network.hidden])]
 
-    def span(self, at: int, layer: Tensor) -> Span:
+    def span(self, index: int, layer: Tensor) -> Span:
         """Return the span of a layer's gradient or of a part of it, with the tolerance of the whole."""
         roundings = self.tolerances.roundings
-        return Span.of(layer, self._scale[at], self._largest[at], self.rounding, roundings=roundings)
+        return Span.of(layer, self._scale[index], self._largest[index], self.rounding, roundings=roundings)
 
     def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
@@ -227,10 +227,10 @@ class Gradient:
         # Of one record of the mean's loss: what is added up grows with its square.
         unit = self.records * (float(copies.max()) if self.formless and len(copies) else abs(self.share))
         lengths = []
-        for at, size in enumerate(entering):
-            reach = torch.stack([errors[at].square() for errors in each]).sum(0)
+        for index, size in enumerate(entering):
+            reach = torch.stack([errors[index].square() for errors in each]).sum(0)
             added = unit * ((copies * size) @ reach)
-            sizes = (added + self.received[at].square().sum(1)).sqrt()
+            sizes = (added + self.received[index].square().sum(1)).sqrt()
             there = sizes > 0
             lengths.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
         return lengths
@@ -262,9 +262,9 @@ class Gradient:
             return (copies * outputs.softmax(-1) - counts) / self.records
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
-    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
+    def prove(self, index: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
         """Test candidates against one layer: input and error in its spans, and ``most`` or fewer whole copies."""
-        evidence = self.evidence(at, span, rows)
+        evidence = self.evidence(index, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
         if self.formless:
@@ -339,10 +339,10 @@ class Gradient:
         parts = [run.errors(direction.expand_as(run.outputs)) for direction in basis]
         size = len(rows) * len(basis)
         gram, pull = rows.new_zeros(size, size), rows.new_zeros(size)
-        for at, layer in enumerate(self.received):
+        for index, layer in enumerate(self.received):
             scale = row_scale(layer)
-            errors = torch.cat([part[at] for part in parts]) / scale
-            inputs = run.entering[at].repeat(len(basis), 1)
+            errors = torch.cat([part[index] for part in parts]) / scale
+            inputs = run.entering[index].repeat(len(basis), 1)
             gram += (errors @ errors.T) * (inputs @ inputs.T)
             pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs)
         weights = torch.linalg.pinv(gram, hermitian=True) @ pull
@@ -352,17 +352,17 @@ class Gradient:
         """Return the share by which rounded chances turn an error, in units of one record's."""
         return _TURNED * self.rounding / errors.abs().amax(1).clamp(min=1e-300)
 
-    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
+    def evidence(self, index: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return one layer's evidence about candidates."""
         # With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
         # removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
         # (Wedderburn). c says how many copies there are and of which labels.
         run = self.network.run(rows)
-        entered = run.entering[at]
+        entered = run.entering[index]
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
         outputs = run.outputs
         basis = self._basis(outputs)
-        back = torch.stack([run.errors(direction.expand_as(outputs))[at] for direction in basis], 1) / span.scale
+        back = torch.stack([run.errors(direction.expand_as(outputs))[index] for direction in basis], 1) / span.scale
         beyond = back @ span.off_columns.T
         if len(basis) == 1:
             weights = torch.ones_like(back[..., 0])

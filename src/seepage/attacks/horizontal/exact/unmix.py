@@ -176,27 +176,30 @@ class Unmix:
             before = before_unknown(network, local.names)
         for victim, seed in enumerate(seeds):
             pace.begin()
-            own = network if network is None or read.parameters is None else network.at(read.place(victim))
+            victim_network = network
+            if network is not None and read.parameters is not None:
+                victim_network = network.with_parameters(read.place(victim))
             if dropping:
-                assert own is not None
+                assert victim_network is not None
                 near = partial(estimate, victim, progress)
-                harvest = DroppedHarvester(*limits).run(own, read, victim, facts.batch_size, seed, near)
+                harvest = DroppedHarvester(*limits).run(victim_network, read, victim, facts.batch_size, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
                 quiet = _rounded(view, facts)
-                seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
-                harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
+                batch = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
+                harvest = NormalisedHarvester(*limits).run(batch, facts.batch_size, seed)
             else:
-                gradient = gradient_of(own, read, victim, facts.batch_size)
+                gradient = gradient_of(victim_network, read, victim, facts.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
-                        layers = () if own is None else own.parameters
+                    computed = victim_network is not None and victim_network.layers[0].computed
+                    if gradient.network.takes_rows and not computed:
+                        layers = () if victim_network is None else victim_network.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             if before is not None and len(harvest.cells) < facts.batch_size:
-                sent = before if read.parameters is None else before.at(read.place(victim))
+                sent = before if read.parameters is None else before.with_parameters(read.place(victim))
                 gradient = gradient_of(sent, read, victim, facts.batch_size)
                 by_spans = UnsentHarvester(*limits).run(gradient, noise, seed)
                 if len(by_spans.cells) > len(harvest.cells):
@@ -509,14 +512,14 @@ def _other_labels(knowledge: Knowledge, harvests: Sequence[Harvest], victims: Se
         return None
     rest = []
     for victim in victims:
-        own = knowledge.labels[victim].tolist()
+        labels = knowledge.labels[victim].tolist()
         for label in harvests[victim].labels.tolist():
             # A number is read up to rounding.
-            nearest = min(own, key=lambda granted: abs(granted - label))
+            nearest = min(labels, key=lambda granted: abs(granted - label))
             if abs(nearest - label) > _SAME_LABEL * max(1.0, abs(label)):
                 return None
-            own.remove(nearest)
-        rest.append(own)
+            labels.remove(nearest)
+        rest.append(labels)
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
 

@@ -243,7 +243,7 @@ class Reconstruction:
         if surrogates:
             # Restarts are compared at the same parameters.
             share = torch.cat([surrogate.share for surrogate in surrogates], dim=1).mean(1)
-            engine = match(surrogates[0].at(share), self.matching)
+            engine = match(surrogates[0].gradients_at(share), self.matching)
         rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
         # The median over restarts: the best one does not show whether the others converged.
         course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values
