@@ -58,11 +58,11 @@ def rows_key(spec: Spec) -> str:
 def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
     """Return the rows of a spec, and the inference of their schema where it was inferred."""
     if spec.data is not None:
-        return _own(spec)
+        return _own_data(spec)
     return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
 
 
-def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
+def _own_data(spec: Spec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     separator, encoding = spec.separator, spec.encoding
     if spec.schema_file is None:
@@ -220,8 +220,8 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         share = _SHARE if rows * _SHARE >= self.fewest_rows else 1.0
 
         def expose(size: int) -> Exposure:
-            some = int(size * share * rows)
-            return self.of_rows(some).expose(Configuration(configuration.defense, some), range(1))
+            fewer = int(size * share * rows)
+            return self.of_rows(fewer).expose(Configuration(configuration.defense, fewer), range(1))
 
         return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
 

@@ -249,8 +249,8 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> A
     else:
         booster, cuts = boosting.train_together(parts, labels, recipe)
         forest = boosting.forest_of(booster)
-        rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
-        message = boosting.histograms(forest, cuts, rows, own, spec.depth)
+        rows, their_labels = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
+        message = boosting.histograms(forest, cuts, rows, their_labels, spec.depth)
         secret = TreesSecret((), (), (), {})
     figures = utility(forest, rows_of(tested), numbers_of(data, table.at(torch.from_numpy(tested))[1]))
     if defense.noise is not None:
