@@ -133,16 +133,16 @@ def betting(samples: Collection[Sample], alpha: float) -> dict[Sample, Range]:
         total = sample[1] if isinstance(sample[1], int) else None
         by_size.setdefault((len(sample[0]), total), []).append(sample)
     bounds = {}
-    for (n, total), own in by_size.items():
+    for (n, total), alike in by_size.items():
         together = max(1, _VALUES_AT_ONCE // n)
-        for some in (own[i : i + together] for i in range(0, len(own), together)):
-            values = np.array([sample[0] for sample in some], dtype=float).T
+        for part in (alike[i : i + together] for i in range(0, len(alike), together)):
+            values = np.array([sample[0] for sample in part], dtype=float).T
             if total is None:
-                counts = np.array([sample[1] for sample in some], dtype=float).T
+                counts = np.array([sample[1] for sample in part], dtype=float).T
                 low, short = (least_mean(side, alpha=alpha, counts=counts) for side in (values, 1 - values))
             else:
                 low, short = (least_mean_of_all(side, total, alpha=alpha) for side in (values, 1 - values))
-            bounds |= dict(zip(some, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
+            bounds |= dict(zip(part, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
     return bounds
 
 

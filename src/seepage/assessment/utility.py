@@ -494,7 +494,7 @@ def network_outputs(
     """Return the outputs of each trained network, by parameters and running statistics as ``run`` returns them."""
     module = copy.deepcopy(model.module).eval()
     with torch.no_grad():
-        return vmap(lambda own: call(module, own, encoded))(learnt)
+        return vmap(lambda tensors: call(module, tensors, encoded))(learnt)
 
 
 def score_trainings(
@@ -506,8 +506,8 @@ def score_trainings(
 ) -> Float[Tensor, " training"]:
     """Return each training's accuracy or root mean squared error, NaN where outputs are not finite."""
     scored, finite = [], []
-    for own, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
-        outputs = network_outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
+    for part, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
+        outputs = network_outputs(model, learnt, encoder.encode(part.to(encoder.mean.device)))
         truth = true.to(outputs.device)
         finite.append(outputs.isfinite().flatten(1).all(1))
         if model.head == "softmax":

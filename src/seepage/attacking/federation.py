@@ -222,9 +222,9 @@ class FederationAttack:
         shown.begin(float(len(files)), jobs=len(files))
         updates, together, each = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
         for client in clients:
-            own = [file for file in files if file.client == client]
+            of_client = [file for file in files if file.client == client]
             attacked = list[Recovered]()
-            for file in own:
+            for file in of_client:
                 shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
                 finding, recovered = self._attack_file(file, len(updates), truths.get(client), shown, keep)
                 updates.append(finding)
@@ -234,7 +234,7 @@ class FederationAttack:
                     attacked.append(recovered)
                 shown.ended()
             each += attacked
-            if len(own) > 1:
+            if len(of_client) > 1:
                 try:
                     together.append(self._linked(client, attacked, truths.get(client)))
                 except CertifiedWrongError:
@@ -371,13 +371,13 @@ class FederationAttack:
         same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
         if same and attack.together(view, knowledge):
             guess = attack(view, knowledge, [stream(self.seed, 0, "starts")])
-            way = _MATCHED
+            method = _MATCHED
         else:
             guess = pooled([recovered.guess for recovered in attacked], knowledge)
-            way = _LINKED
+            method = _LINKED
         certainty, _ = doubts(schema, statistics, guess)
         records, cells, estimated = _counts(guess, certainty)
-        if way == _LINKED:
+        if method == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         score = None
@@ -396,7 +396,7 @@ class FederationAttack:
                 stated=stated,
             )
             score = run_parts(CapturedAudit(audit.spec, exposure)).row()
-        return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
+        return ClientFinding(client, len(attacked), total, records, cells, estimated, method, score)
 
     def _weights(self, file: CapturedFile) -> Path:
         """Return the file of the model that was sent when an update was made."""

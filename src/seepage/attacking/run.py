@@ -127,14 +127,14 @@ def several(name: str, spec: CapturedSpec, each: Sequence[Attacked], failures: M
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
-            own = {
+            joined = {
                 unit: run
                 for unit, attacked in zip(places, each, strict=True)
                 for run in attacked.runs
                 if (run.configuration, run.label) == (configuration, part.label) and run.measured
             }
-            if own:
-                runs.append(_joined(own, lost))
+            if joined:
+                runs.append(_joined(joined, lost))
     return Attacked(audit, tuple(runs))
 
 

@@ -50,12 +50,12 @@ def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
     items = value.items()
     if not items:
         value.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for item in items:
         key = json.dumps(item.plain(), sort_keys=True)
-        if key in seen:
-            item.wrong(mistakes, f"repeats {seen[key]} ({shown(item.plain())}); a sweep takes each {what} once.")
-        seen.setdefault(key, item.path)
+        if key in places:
+            item.wrong(mistakes, f"repeats {places[key]} ({shown(item.plain())}); a sweep takes each {what} once.")
+        places.setdefault(key, item.path)
     return items
 
 
@@ -266,9 +266,9 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
         else choice
         for choice in choices
     ]
-    seen: dict[str, Choice] = {}
+    by_title: dict[str, Choice] = {}
     for choice in labelled:
-        other = seen.setdefault(choice.title, choice)
+        other = by_title.setdefault(choice.title, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.plain() == choice.entry.plain())):
             continue

@@ -125,7 +125,7 @@ class DPSGD:
         return total
 
     def _of_layers(
-        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, at: Update
+        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, place: Update
     ) -> Update:
         """Return the same for a chain of layers, without any record's gradient (Goodfellow, arXiv:1510.01799).
 
@@ -136,9 +136,9 @@ class DPSGD:
             for name, layer in layers:
                 if isinstance(layer, nn.Linear):
                     inputs[name] = rows.detach()
-                    rows = rows @ at[f"{name}.weight"].detach().mT
+                    rows = rows @ place[f"{name}.weight"].detach().mT
                     if layer.bias is not None:
-                        rows = rows + at[f"{name}.bias"].detach()[..., None, :]
+                        rows = rows + place[f"{name}.bias"].detach()[..., None, :]
                     sums[name] = rows if rows.requires_grad else rows.requires_grad_()
                     rows = sums[name]
                 else:

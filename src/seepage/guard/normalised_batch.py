@@ -95,8 +95,8 @@ def _moments(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, M
     if len(rows) < 2:
         return {}
     module = _by_batch(model)
-    seen = inputs_seen(module)
-    with torch.no_grad(), plain_attention(), seen as inputs:
+    watched = inputs_seen(module)
+    with torch.no_grad(), plain_attention(), watched as inputs:
         module(rows.to(next(module.parameters()).dtype))
     channels = {name: entered.transpose(0, 1).flatten(1) for name, entered in inputs.items()}
     return {name: Moments(each.mean(1), each.var(1)) for name, each in channels.items()}

@@ -57,11 +57,11 @@ class OwnRows:
                 "rows and decoys are both tables, or both rows as the network takes them, since other scaling would "
                 "tell them apart; give decoys in the form of the rows."
             )
-        own, others = _encoded(rows, encoder, schema, "rows"), _encoded(decoys, encoder, schema, "decoys")
+        encoded, others = _encoded(rows, encoder, schema, "rows"), _encoded(decoys, encoder, schema, "decoys")
         drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))
         others = others[drawn[: 2 * _DECOYS]]
-        copies = torch.cat([(torch.cdist(part, own) <= _SAME_ROW).any(1) for part in others.split(1000)])
-        return cls(own, others[~copies][:_DECOYS])
+        copies = torch.cat([(torch.cdist(part, encoded) <= _SAME_ROW).any(1) for part in others.split(1000)])
+        return cls(encoded, others[~copies][:_DECOYS])
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SpanTest:
 def compare_with_span(
     model: Model,
     change: Mapping[str, Tensor],
-    own: OwnRows,
+    batch_rows: OwnRows,
     records: int,
     operations: float = math.inf,
     running: Mapping[str, Tensor] | None = None,
@@ -149,10 +149,10 @@ def compare_with_span(
     in them, and layers too wide for so many ``operations``. Inputs of inner layers are those at the received model,
     also where a client takes several steps.
     """
-    half = len(own.decoys) // 2
-    sets = (own.decoys[:half], own.decoys[half:], own.rows)
-    batch = NormalisedBatch.of(model, own.rows, own.decoys, records, running or {})
-    fits = _errors_fit(model, own, operations)
+    half = len(batch_rows.decoys) // 2
+    sets = (batch_rows.decoys[:half], batch_rows.decoys[half:], batch_rows.rows)
+    batch = NormalisedBatch.of(model, batch_rows.rows, batch_rows.decoys, records, running or {})
+    fits = _errors_fit(model, batch_rows, operations)
     sides = [_layer_sides(model, rows, batch.module, errors=fits) for rows in sets]
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
@@ -189,9 +189,9 @@ def compare_with_span(
             if half and each[2].errors and records < len(layer):
                 compare(_along(span.layer, form))
         inputs = each[2].inputs.flatten(1)
-        takes_rows = torch.equal(inputs, own.rows.to(change[f"{name}.weight"].dtype).double())
-        known = not centred or len(own.rows) == records
-        if takes_rows and known and outside and span.rank == most == len(own.rows) - centred < min(layer.shape):
+        takes_rows = torch.equal(inputs, batch_rows.rows.to(change[f"{name}.weight"].dtype).double())
+        known = not centred or len(batch_rows.rows) == records
+        if takes_rows and known and outside and span.rank == most == len(batch_rows.rows) - centred < min(layer.shape):
             away = [bool((form[2] > _OUTSIDE * inputs.norm(dim=1)).all()) for form in outside]
             contradicted |= all(away)
     if not half or not nearness[0]:
@@ -202,14 +202,14 @@ def compare_with_span(
     return SpanTest(matches if matches.conclusive else None, contradicted)
 
 
-def compare_with_records(read: Float[Tensor, "record encoded"], own: OwnRows) -> Matches:
+def compare_with_records(read: Float[Tensor, "record encoded"], known: OwnRows) -> Matches:
     """Return how many rows and decoys are among the records that an attack returned, with every cell right."""
 
     def among(rows: Tensor) -> int:
         parts = [torch.cdist(part, read.to(part), p=torch.inf).amin(1) for part in rows.split(1000)]
         return int((torch.cat(parts) <= _RIGHT_CELL).sum()) if parts and len(read) else 0
 
-    return Matches(len(own.rows), among(own.rows), len(own.decoys), among(own.decoys))
+    return Matches(len(known.rows), among(known.rows), len(known.decoys), among(known.decoys))
 
 
 def _encoded(rows: Rows, encoder: Encoder, schema: Schema, what: str) -> Float[Tensor, "record encoded"]:
@@ -330,10 +330,10 @@ def _distance(
     return outside.flatten(1).norm(dim=1)
 
 
-def _errors_fit(model: Model, own: OwnRows, operations: float) -> bool:
+def _errors_fit(model: Model, known: OwnRows, operations: float) -> bool:
     """Return whether errors of all rows for each label can be computed by so many operations."""
     size = sum(parameter.numel() for parameter in model.parameters.values())
-    return 6.0 * size * (len(own.rows) + len(own.decoys)) * len(_losses(model)) <= operations
+    return 6.0 * size * (len(known.rows) + len(known.decoys)) * len(_losses(model)) <= operations
 
 
 def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:

@@ -169,8 +169,8 @@ def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:
 
 def first(findings: Sequence[Finding], row: ResultRow, wanted: Callable[[Finding], bool]) -> Finding | None:
     """Return the first wanted finding that concerns a row, None where there is none."""
-    here = (row.batch_size, row.defense, row.attack)
-    return next((finding for finding in findings if wanted(finding) and finding.concerns(*here)), None)
+    point = (row.batch_size, row.defense, row.attack)
+    return next((finding for finding in findings if wanted(finding) and finding.concerns(*point)), None)
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:

@@ -176,9 +176,9 @@ class TranscriptTables:
 
     def own_cells(self, places: Sequence[int]) -> Tensor:
         """Return the attacker's own cells of some records, and labels where it gave them; zeros without own columns."""
-        if self.training.own is None:
+        if self.training.own_columns is None:
             return torch.zeros(len(places), len(self.training.public), dtype=torch.float64)
-        rows, cells, _ = self.training.own
+        rows, cells, _ = self.training.own_columns
         return cells[[rows[self.ids[place]] for place in places]]
 
     def _table(self, path: Path, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor]:
@@ -249,7 +249,7 @@ class TranscriptExposure(CapturedExposure):
             "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
             "leaked": 0 if tables.leaked is None else len(tables.leaked[0]),
             "weights": len(tables.training.weights),
-            "own columns": tables.training.own is not None,
+            "own columns": tables.training.own_columns is not None,
             "defense": {name: dict(options) for name, options in (about.defense or {}).items()},
         }
         self.granted = granted
@@ -427,9 +427,9 @@ class TranscriptExposure(CapturedExposure):
     def _alignment(self) -> Alignment | None:
         """Return what the attacker learnt by alignment; None where it gave no table of its own."""
         training = self.tables.training
-        if training.own is None:
+        if training.own_columns is None:
             return None
-        rows, cells, labelled = training.own
+        rows, cells, labelled = training.own_columns
         columns = [training.schema.columns[i] for i in training.public] + [training.schema.target] * labelled
         shared = torch.zeros(len(cells), dtype=torch.bool)
         shared[[rows[identifier] for identifier in training.ids]] = True
@@ -561,14 +561,14 @@ class ActivationExposure(TranscriptExposure):
         partition = Partition(tables.schema, (training.public, training.private))
         unknown = UnknownPart("the active party's top model, which a transcript of vertical learning does not hold")
         active = ActiveModel(partition, unknown, unknown, training.about.head or usual_split_head(tables.schema.target))
-        if tables.public is not None and training.own is not None:
+        if tables.public is not None and training.own_columns is not None:
             self.grants.add("auxiliary")
             rows = tables.public
             private, public = (rows.cells[None][..., list(part)] for part in (training.private, training.public))
             auxiliary = FeatureAuxiliary(private, public, rows.labels[None], (None, None))
             self.knowledge = replace(self.knowledge, auxiliary=auxiliary)
         labels = None
-        if training.own is not None and training.own[2]:
+        if training.own_columns is not None and training.own_columns[2]:
             labels = tables.own_cells(self.places.tolist())[None, :, -1]
         silent = received.new_zeros(1, received.shape[1], 0)
         return FeatureView(active, 1, self._own_cells(self.places)[None], (silent, received), labels)

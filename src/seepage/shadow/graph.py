@@ -154,7 +154,7 @@ class Convolutional:
         each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
         classes = labels.long()
         return in_parts(
-            lambda some: self._train(nodes[chosen[some].numpy()], classes[chosen[some]], seeds[some]),
+            lambda part: self._train(nodes[chosen[part].numpy()], classes[chosen[part]], seeds[part]),
             *(len(seeds), each, self.learning_rate),
         )
 

@@ -68,8 +68,8 @@ class StackedRecurrent(Trained):
         chances = []
         with torch.no_grad():
             for start in range(0, len(self), each):
-                some = self.of(slice(start, start + each))
-                chances.append(torch.softmax(some.logits(inputs.expand(len(some), *inputs.shape)), dim=2))
+                part = self.of(slice(start, start + each))
+                chances.append(torch.softmax(part.logits(inputs.expand(len(part), *inputs.shape)), dim=2))
         return torch.cat(chances)
 
 
@@ -143,7 +143,7 @@ class Recurrent:
         size = min(self.batch_size, chosen.shape[1])
         each = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * size * 4 * self.units))
         return in_parts(
-            lambda some: self._train(inputs, labels.long(), chosen[some], seeds[some], size),
+            lambda part: self._train(inputs, labels.long(), chosen[part], seeds[part], size),
             *(len(seeds), each, self.learning_rate),
         )
 

@@ -88,13 +88,13 @@ def _records(
     """Return whole records of patterns in ascending order, which have an outcome as a further column or none."""
     places, repeats = np.unique(patterns[:, : len(levels)], axis=0, return_counts=True)
     ends = np.cumsum(repeats)[:-1]
-    own = np.split(numbers, ends)
-    whole = to_total(np.array([part.sum() for part in own]), total)
+    by_pattern = np.split(numbers, ends)
+    whole = to_total(np.array([part.sum() for part in by_pattern]), total)
     rows = np.repeat(places, whole, axis=0)
     codes = [np.array(own_levels)[rows[:, i]] for i, own_levels in enumerate(levels)]
     outcomes = np.full(len(rows), np.nan)
     if patterns.shape[1] > len(levels):
-        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(own, whole, strict=True)])
+        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(by_pattern, whole, strict=True)])
         outcomes = np.repeat(patterns[:, -1], shared).astype(float)
     return BlurredRecords(np.stack(codes, axis=1).astype(float), outcomes, len(places))
 
@@ -181,11 +181,11 @@ def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
         values = rotation.T @ values
     missed = np.zeros(len(values))
 
-    def numbers(at: Vector) -> Vector:
-        return expected * np.exp(np.clip(-(at @ matrix), -50.0, 50.0))
+    def numbers(multipliers: Vector) -> Vector:
+        return expected * np.exp(np.clip(-(multipliers @ matrix), -50.0, 50.0))
 
-    def height(at: Vector) -> float:
-        return float(numbers(at).sum() + at @ values + at @ at / 2)
+    def height(multipliers: Vector) -> float:
+        return float(numbers(multipliers).sum() + multipliers @ values + multipliers @ multipliers / 2)
 
     for _ in range(_STEPS):
         now = numbers(missed)

@@ -92,5 +92,5 @@ def _whole(directions: OrthogonalEquations, expected: np.ndarray) -> np.ndarray:
 def _dealt(numbers: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return outcomes of the records of each pattern, whole numbers of each by largest remainders."""
     dealt = [to_total(shares, int(count)) for shares, count in zip(numbers, counts, strict=True)]
-    codes = [np.repeat(np.arange(len(own)), own) for own in dealt]
+    codes = [np.repeat(np.arange(len(repeats)), repeats) for repeats in dealt]
     return np.concatenate(codes) if codes else np.zeros(0, dtype=int)

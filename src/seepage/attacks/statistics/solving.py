@@ -56,7 +56,7 @@ class SolvedCounts:
 
     def rows(self, levels: Sequence[Sequence[int]], records: int) -> Float[np.ndarray, "record column"]:
         """Return the codes of each record, NaN where numbers add up to fewer; an outcome is a further column."""
-        codes = [np.array(own)[self.patterns[:, i]] for i, own in enumerate(levels)]
+        codes = [np.array(codes_of_column)[self.patterns[:, i]] for i, codes_of_column in enumerate(levels)]
         codes += [self.patterns[:, i] for i in range(len(levels), self.patterns.shape[1])]
         rows = np.repeat(np.stack(codes, axis=1), self.counts.astype(int), axis=0)[:records]
         cells = np.full((records, rows.shape[1]), np.nan)

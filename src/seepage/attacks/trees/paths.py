@@ -126,16 +126,16 @@ def _first_values(sent: Sent, number: int, records: int) -> list[Float[np.ndarra
     sums = sent.message.sums[tree_number][:, number]
     start = float(sent.forest.intercept[0])
     values: list[float] = []
-    for node, here in place.items():
+    for node, position in place.items():
         children = (int(tree.left[node]), int(tree.right[node]))
         if tree.left[node] >= 0 and children[0] in place:
             continue
-        count = round(float(sums[here, 1]))
+        count = round(float(sums[position, 1]))
         if count > 1:
             return None
         if count == 1:
             # Targets are held in single precision.
-            values.append(float(np.float32(start - sums[here, 0])))
+            values.append(float(np.float32(start - sums[position, 0])))
     return [np.array(values)] if len(values) == records else None
 
 
@@ -144,10 +144,10 @@ def _allowed(records: int, margins: Float32[np.ndarray, "record output"], forest
     return DERIVATIVE_ERROR * scale * max(1, records)
 
 
-def _classes(state: _State, some: Sequence[int]) -> list[list[int]]:
+def _classes(state: _State, records: Sequence[int]) -> list[list[int]]:
     """Return groups of records with the same margins and labels so far."""
     groups: dict[bytes, list[int]] = {}
-    for i in some:
+    for i in records:
         groups.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)
     return list(groups.values())
 
@@ -159,11 +159,11 @@ def _through(sent: Sent, state: _State, round_number: int, number: int) -> list[
     ways = [state]
     for position in forest.of_round(round_number):
         tree = forest.trees[position]
-        own = gradients[:, tree.output]
+        of_output = gradients[:, tree.output]
         after = []
-        for way in ways:
-            for nodes in _nodes(sent, way, position, number, own):
-                after.append(replace(way, nodes=(*way.nodes, nodes), gradients=(*way.gradients, own)))
+        for reading in ways:
+            for nodes in _nodes(sent, reading, position, number, of_output):
+                after.append(replace(reading, nodes=(*reading.nodes, nodes), gradients=(*reading.gradients, of_output)))
         ways = _followed(after)
     return ways
 
@@ -179,7 +179,7 @@ def _nodes(
     total = gradients.sum(0)
     if abs(total[0] - sums[place[0]][0]) > error or abs(total[1] - sums[place[0]][1]) > error:
         return []
-    own = gradients.tolist()
+    derivatives = gradients.tolist()
     ways: list[tuple[list[int], dict[int, list[int]]]] = [([0] * records, {0: list(range(records))})]
     for node in place:
         left, right = int(tree.left[node]), int(tree.right[node])
@@ -188,37 +188,42 @@ def _nodes(
         side = sent.split_by(tree, node, number)
         sent_left = sums[place[left]]
         after = []
-        for nodes, here in ways:
-            some = here.get(node)
-            if not some:
-                after.append((nodes, here))
+        for nodes, members in ways:
+            inside = members.get(node)
+            if not inside:
+                after.append((nodes, members))
                 continue
-            for going in _going_left(state, some, sent_left, side, own, error):
+            for going in _going_left(state, inside, sent_left, side, derivatives, error):
                 chosen = list(nodes)
-                staying = [i for i in some if i not in going]
+                staying = [i for i in inside if i not in going]
                 for i in going:
                     chosen[i] = left
                 for i in staying:
                     chosen[i] = right
-                after.append((chosen, {**here, left: going, right: staying}))
+                after.append((chosen, {**members, left: going, right: staying}))
         ways = _followed(after)
     return [tuple(nodes) for nodes, _ in ways]
 
 
 def _going_left(
-    state: _State, some: list[int], sums: list[float], side: bool | None, own: list[list[float]], error: float
+    state: _State,
+    records: list[int],
+    sums: list[float],
+    side: bool | None,
+    derivatives: list[list[float]],
+    error: float,
 ) -> list[list[int]]:
     """Return the records that go left at a split, in every way that the left child's sums allow."""
-    if side is not None or len(some) == 1:
+    if side is not None or len(records) == 1:
         none, all_left = abs(sums[0]) <= error and abs(sums[1]) <= error, True
         for s in range(2):
-            all_left = all_left and abs(sums[s] - sum(own[i][s] for i in some)) <= error
+            all_left = all_left and abs(sums[s] - sum(derivatives[i][s] for i in records)) <= error
         if side is not None:
-            return [some] if side and all_left else [[]] if not side and none else []
+            return [records] if side and all_left else [[]] if not side and none else []
         # Where second derivatives vanish, one record may be on either side.
-        return ([some] if all_left else []) + ([[]] if none else [])
-    classes = _classes(state, some)
-    options = [np.arange(len(alike) + 1)[:, None] * np.array(own[alike[0]]) for alike in classes]
+        return ([records] if all_left else []) + ([[]] if none else [])
+    classes = _classes(state, records)
+    options = [np.arange(len(alike) + 1)[:, None] * np.array(derivatives[alike[0]]) for alike in classes]
     solutions = choices(options, np.array(sums), error)
     if solutions is None:
         raise _TooManyReadingsError

@@ -157,7 +157,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return what the server knows, with auxiliary rows where these are needed or its own columns tell of them."""
         rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
-        if rows is not None and (auxiliary or self.training.own is not None):
+        if rows is not None and (auxiliary or self.training.own_columns is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
         known = (self.tables.schema, self.tables.statistics, self._defense)
         return CutKnowledge(*known, auxiliary_rows, self._base.form)
@@ -248,7 +248,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def baselines(self) -> list[Part]:
         """Return the baselines that the transcript has the knowledge for."""
-        learns = self.training.own is not None and self.tables.public is not None
+        learns = self.training.own_columns is not None and self.tables.public is not None
         return [
             *([Part(name=PRIOR)] if self.training.weights else []),
             Part(name="marginals"),
@@ -264,7 +264,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return the gradients that came back of all records, with the server's own columns."""
         view = self._newest_view()
         columns = torch.zeros(1, view.records, 1)
-        if self.training.own is not None:
+        if self.training.own_columns is not None:
             model = self._base
             schema = model.schema.model_copy(update={"columns": tuple(model.schema.columns[i] for i in model.public)})
             columns = encoder_of(schema).encode(view.features[None])

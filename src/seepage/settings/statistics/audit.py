@@ -420,7 +420,7 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
     assert count is not None
     order = np.random.default_rng(seed).permutation(len(data.all))
     used = order[: spec.sites * count]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     site = np.repeat(np.arange(spec.sites), count)
     design = model_levels(data.schema, cells.long().numpy(), site, guards.level)
     rows = rows_of(design.codes, design.levels)
@@ -472,7 +472,7 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     assert count is not None
     assert audit.times is not None
     used = np.random.default_rng(seed).permutation(len(data.all))[: spec.sites * count]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     site = np.repeat(np.arange(spec.sites), count)
     design = model_levels(data.schema, cells.long().numpy(), site, guards.level)
     check_ratio(design, count, guards.ratio, spec.project)
@@ -515,7 +515,7 @@ def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) ->
     assert count is not None
     count, changed = (count, spec.changed) if spec.changed else (0, count)
     used = np.random.default_rng(seed).permutation(len(data.all))[: count + 2 * changed]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     codes = np.concatenate([cells.long().numpy(), labels.long().numpy()[:, None]], axis=1)
     defense = audit.defenses[configuration.defense]
     # In the negative control other records join than those that are scored.
@@ -657,7 +657,7 @@ def _utility(
     ]
     if len(tested) < _LEAST_TESTED:
         return figures
-    cells, labels = audit.data.all.at(torch.from_numpy(tested))
+    cells, labels = audit.data.all.take(torch.from_numpy(tested))
     rows = rows_of(design.recoded(cells.long().numpy()), design.levels)
     y = numbers_of(audit.data, labels)
     mu, _ = newton.mean_and_weight(audit.family, rows @ fitted.coefficients)

@@ -181,8 +181,8 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[SentSums]) -> 
     by_time = np.zeros(len(grid)) if events is None else _numbers("events", events)
     if len(by_time) != len(grid) or (by_time < 0).any():
         raise BadInputError(
-            f"'events' are {len(by_time)} numbers from {by_time.min(initial=0):g} up for {len(grid)} times; give the site's "
-            "events at each, none below 0."
+            f"'events' are {len(by_time)} numbers from {by_time.min(initial=0):g} up for {len(grid)} times; give the "
+            "site's events at each, none below 0."
         )
     at_first = steps[0].sums[0, 0, 0]
     if count is None and not steps[0].coefficients.any():

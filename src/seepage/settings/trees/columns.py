@@ -312,7 +312,7 @@ def _training(audit: ColumnsAudit, configuration: Configuration, unit: int) -> _
     defense, count = audit.defenses[configuration.defense], configuration.batch_size
     assert count is not None
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(data.all)))
-    (cells, labels), (others, theirs) = (data.all.at(part) for part in (order[:count], order[count:][:TESTED]))
+    (cells, labels), (others, theirs) = (data.all.take(part) for part in (order[:count], order[count:][:TESTED]))
     grown_on = cells
     passive = list(audit.partition.columns[1])
     if audit.swapped:
