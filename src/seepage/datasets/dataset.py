@@ -231,7 +231,7 @@ def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> 
     for name, raw in source.columns(names):
         cells = texts_of(raw)
         texts[name] = (
-            cells if mask is None else tuple(cell for cell, is_kept in zip(cells, mask, strict=True) if is_kept)
+            cells if mask is None else tuple(cell for cell, is_complete in zip(cells, mask, strict=True) if is_complete)
         )
     return texts
 

@@ -64,21 +64,21 @@ class OrthogonalEquations:
         if system.matrix.shape[1] <= TOGETHER:
             strict = np.setdiff1d(np.arange(len(unit)), self.loose)
             left, sizes, right = np.linalg.svd(system.matrix[strict] / unit[strict, None], full_matrices=False)
-            kept = sizes > _LEAST
-            self.rows, self.weight = right[kept], sizes[kept]
-            self.combined = np.zeros((int(kept.sum()), len(unit)))
-            self.combined[:, strict] = (left[:, kept] / sizes[kept]).T / unit[None, strict]
+            large = sizes > _LEAST
+            self.rows, self.weight = right[large], sizes[large]
+            self.combined = np.zeros((int(large.sum()), len(unit)))
+            self.combined[:, strict] = (left[:, large] / sizes[large]).T / unit[None, strict]
         else:
             # Squares of the directions, which loses small ones, but takes a tenth of the time.
             sizes = np.linalg.norm(system.matrix, axis=1)
-            kept = sizes > _LEAST * unit
-            rows = system.matrix[kept] / sizes[kept, None]
+            large = sizes > _LEAST * unit
+            rows = system.matrix[large] / sizes[large, None]
             squares, vectors = np.linalg.eigh(rows @ rows.T)
             above = squares > _SQUARED * squares[-1]
             turned = (vectors[:, above] / np.sqrt(squares[above])).T
             self.rows = turned @ rows
             self.combined = np.zeros((len(turned), len(unit)))
-            self.combined[:, kept] = turned / sizes[kept]
+            self.combined[:, large] = turned / sizes[large]
             self.weight = 1 / (np.abs(self.combined) @ unit)
         self.sides = self.combined @ system.values
 
