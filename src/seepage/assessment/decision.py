@@ -5,6 +5,27 @@ non-negative martingale or falls on average, and reaches ``1 / alpha`` with prob
 inequality), whatever the distribution is and whenever one stops. The bets are a fixed mixture of constant ones
 (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023; mixed as in Cover's
 universal portfolio). For independent units that are not alike everything holds for the average of their means.
+
+That the mean of lifts Y up to u is at least L is the same as a mean of at most 1 of the payoffs
+
+    X = (u - Y) / (u - L) >= 0.
+
+A bettor who puts the share b of his wealth on each of them has, and the mixture with weights w has,
+
+    W_b = prod_t (1 + b (X_t - 1)),   W = sum_b w_b W_b,   with  0 <= b <= 1  and  sum_b w_b = 1.
+
+No factor is below 0. Where the mean is not below L, none has a mean above 1, and W is a non-negative supermartingale
+that starts at 1. It shows that the mean is below L once ``log W >= log(1 / alpha)``. A mean of two such wealths is one
+again, which is how bets on two figures are combined. Bets that the mean is above a limit take the payoffs
+``(Y - l) / (L - l)`` from the least value l up.
+
+**Bounds.** For values x >= 0, and a number ``exp(-s)`` that their mean is tested to be above, X is ``x exp(s)``. Then
+``log(1 - b + b x exp(s))`` rises with s and is convex in it, as the logarithm of a sum of exponentials. So is the sum
+over the units, and so is log W, a logarithm of a sum of exponentials of convex functions. Newton's method from a point
+right of the root therefore stays right of it, where the number is shown. One such point is that of a single bet,
+of whose factors only ``b x exp(s)`` counts where x > 0, and 1 - b elsewhere:
+
+    s = (log(1 / alpha) - log w_b - sum log x - ones log b - zeros log(1 - b)) / ones.
 """
 
 from __future__ import annotations
@@ -117,6 +138,7 @@ def least_mean(
     with np.errstate(divide="ignore", invalid="ignore"):  # a bet of everything that loses everything: -inf
         lost = np.where(zeros > 0, zeros * np.log1p(-_BETS)[:, None], 0.0)
     alone = (times * np.log(np.where(positive, gains, 1.0))).sum(0) + ones * np.log(_BETS)[:, None] + lost
+    # The start right of the root, by the best of the single bets.
     exponents = ((threshold - _LOG_WEIGHTS[:, None] - alone) / ones).min(0)
     bets = _BETS[:, None, None]
     for _ in range(_STEPS):

@@ -2,6 +2,13 @@
 
 Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows. Figures within known bounds
 have the betting intervals of ``assessment.decision``, which hold for any distribution of them. Others have Student's t.
+
+A figure x within [l, h] becomes the share ``y = (x - l) / (h - l)``. The least mean that y is shown to be above, at
+half of the error, is the lower end; the least mean of ``1 - y`` gives the upper one. Each is wrong with half of the
+error at most, so that both hold with the level. An end beyond the mean that was seen moves to it, which only makes an
+interval wider. That a rate of hits in counts, mean(H) / mean(C), is above r is a mean above 1 of ``H / r + (1 - C)``,
+with H and C as shares of the largest possible count. These are payoffs of values H with a rest ``1 - C``, so that no
+distribution of a ratio is needed.
 """
 
 from __future__ import annotations

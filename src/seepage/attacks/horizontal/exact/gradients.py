@@ -1,4 +1,30 @@
-"""One victim's gradient layer by layer: contributions of single records, and the rest without them."""
+"""One victim's gradient layer by layer: contributions of single records, and the rest without them.
+
+With ``J_i`` the Jacobian of record i's outputs by those of a layer, ``a_i`` its extended input there, and ``e_i`` the
+derivative of the message's loss by its outputs, the layer's gradient is
+
+    G = sum_i u_i a_i^T,   u_i = J_i^T e_i,
+
+since errors go down a network linearly. Loss and labels are in the few numbers ``e_i`` alone. For c copies of a record,
+``k_y`` of them with label y, these are ``(c p - k) / n`` under the mean cross-entropy of n records with chances p.
+
+**A candidate** says its a and J; its e is unknown, but a combination ``b w`` of a basis b of the errors at the outputs
+(under a softmax they add up to 0). By Wedderburn (1934), a matrix of rank one is a part of G whose removal lowers the
+rank,
+
+    rank(G - s u a^T) = rank(G) - 1,   just if   a lies in the span of G's rows, u in that of its columns,
+                                                 and s a^T G^+ u = 1.
+
+A record's part is one where the inputs and the errors of all records are independent. So ``a`` is tested first. ``w``
+is the combination that leaves least of ``u = J^T b w`` outside of the columns: the last right singular vector of what
+the columns of ``J^T b`` have there. s follows, and with it ``e = s b w``. Now ``n e = c p - k`` has to hold for whole
+numbers k from 0 up and one c: they say how many copies there are, and of which labels. Rows of G are divided by their
+lengths before, which changes no span of rows and lets no unit drown the others.
+
+**Without a form** of the loss, e is kept as it is. All records' e are then those of the least squares over the layers
+of ``G - sum_i (J_i^T b w_i) a_i^T``. As ``<u a^T, v c^T> = (u v)(a c)``, the matrix of their normal equations is the
+entrywise product of two matrices of products, and never of the size of G times the number of records.
+"""
 
 from __future__ import annotations
 
@@ -282,6 +308,7 @@ class Gradient:
         counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         for copies in range(1, most + 1):
+            # k = c p - n e; its sum is c, since the entries of p add up to 1 and those of e to 0.
             estimates = copies * evidence.chances - evidence.total
             whole = estimates.round()
             fits = open_ & ((estimates - whole).abs().amax(1) < self.tolerances.uncounted) & (whole >= 0).all(1)
@@ -336,6 +363,7 @@ class Gradient:
         """Return the ``counts`` of a message without a form with which these records explain all layers best."""
         run = self.network.run(rows)
         basis = self._basis(run.outputs)
+        # Unknowns are the records' weights w of the first element of the basis, then those of the next.
         parts = [run.errors(direction.expand_as(run.outputs)) for direction in basis]
         size = len(rows) * len(basis)
         gram, pull = rows.new_zeros(size, size), rows.new_zeros(size)
@@ -362,6 +390,7 @@ class Gradient:
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
         outputs = run.outputs
         basis = self._basis(outputs)
+        # J^T b, and what of it lies outside of the columns.
         back = torch.stack([run.errors(direction.expand_as(outputs))[index] for direction in basis], 1) / span.scale
         beyond = back @ span.off_columns.T
         if len(basis) == 1:
@@ -370,6 +399,7 @@ class Gradient:
             weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
         error = torch.einsum("nk,nku->nu", weights, back)
         off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
+        # s = 1 / (a^T G^+ u).
         share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
         errors = share[:, None] * (weights @ basis)
         total = self.records * errors

@@ -1,4 +1,28 @@
-"""Records read from a gradient one by one, each proved to be there by itself."""
+"""Records read from a gradient one by one, each proved to be there by itself.
+
+A round searches candidates in the spans of what is left of the gradient (``CellsSearch``), proves them
+(``Gradient.prove``), and takes them away. What is left then has fewer dimensions, so that more lies outside of it and
+combinations of records pass less often. The strict tolerances come first; with the loose ones the rest is estimated.
+
+**Numbers.** A search ends near a record's numbers, and what they are off by stays in the rest. Let ``m_i`` be the move
+that corrects those of record i, ``u_i`` its error at a layer, ``D_i`` the derivative of its input by its numbers, and
+j the records that were not found yet. With the errors as they are, the rest of the layer's gradient is
+
+    R = sum_j u_j a_j^T + sum_i u_i (D_i m_i)^T.
+
+P and Q, which keep what lies outside of the spans of R's columns and rows, remove the unknown first sum:
+
+    P R Q^T = sum_i (P u_i) (Q D_i m_i)^T,
+
+which is linear in the moves (``_Term``). Two unknowns, number c of record i and d of j, have the product
+``(P u_i . P u_j) (Q D_ic . Q D_jd)`` in the normal equations: the Kronecker product of two small matrices where the
+layer's input is affine in the row, so that D is the same for all. With noise of deviation s in R and moves of deviation
+m before, the likeliest moves solve ``(A^T A + (s / m)^2) moves = A^T R``, by conjugate gradients where A^T A would be
+too large. The diagonal of ``s^2 (A^T A + s^2)^-1`` has the squared standard errors of standardised numbers.
+
+**A whole batch** has no unknown records, so that the message itself is fitted (``_fitted``): Gauss-Newton steps on
+numbers and targets, now with the change of the errors, by central differences ``(u+ a+^T - u- a-^T) / (2 h)``.
+"""
 
 from __future__ import annotations
 
@@ -496,6 +520,7 @@ class Harvester(RecordHarvester):
             rows = self._encoder.encode(cells)
             size = len(cells) * free
             gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
+            # A derivative is a sum of two matrices of rank one: so are their products sums of four.
             ahead, behind = (self._added(gradient, rows, counts, sign * _MOVED) for sign in (1.0, -1.0))
             for index, (layer, scale) in enumerate(zip(gradient.left, scales, strict=True)):
                 errors = torch.cat([ahead[0][index], behind[0][index]]) / scale

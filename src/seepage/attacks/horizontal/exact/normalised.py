@@ -1,4 +1,24 @@
-"""Records searched one by one behind batch normalisation, where the attacker is granted the batch statistics."""
+"""Records searched one by one behind batch normalisation, where the attacker is granted the batch statistics.
+
+A normalised layer computes ``z = W x + b`` and passes ``g (z - m) / sqrt(v + eps) + h`` on, with the mean m and the
+variance v of the batch's z. With m and v granted this is an affine map of each record by itself. (Granted is the
+variance over n - 1, a normalisation has that over n: ``_biased`` is their ratio.) Yet it trains as a map of the batch:
+adding a constant to all z changes nothing, so that the errors ``d_i`` at z add up to 0. Therefore
+
+    G = sum_i d_i x_i^T = sum_i d_i (x_i - c)^T,   c the mean of the records' inputs,
+
+whatever is taken for c. The rows of G span differences of records, of n - 1 dimensions at most, and the bias's gradient
+is 0. A record lies in the span plus the mean: ``(x, 1)`` in the span of the rows ``(G, 0)`` and of ``(c, 1)``.
+
+The mean is known by what the layer makes of it, ``W c + b = m``, and because the entries of a category's block of raw
+columns add up to 1 in every row (``mean_row``). A category in no difference is that of no record, unless no category
+of its column is in one. What these equations leave open is added to the span, which is then larger and still holds
+every record. Where they leave nothing open, n times the mean of the raw rows counts the records of each category.
+
+With the spans of the first two layers single rows are searched as elsewhere. An error depends on the whole batch, so
+that no record is proved by itself. A batch is taken when its replay leaves nothing but rounding of the gradient *and*
+of the statistics: a shift that all records share does not show in the gradient.
+"""
 
 from __future__ import annotations
 

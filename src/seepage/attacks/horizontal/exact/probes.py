@@ -1,4 +1,19 @@
-"""Probing of the linear maps of a network with typical rows: which of their gradients distinguish single records."""
+"""Probing of the linear maps of a network with typical rows: which of their gradients distinguish single records.
+
+A linear map ``W a + b`` distinguishes records where its gradient is ``G = sum_i d_i a_i^T``, with one error d and one
+input a a record, and a depends on that record alone (``spans``). A network of any form is asked for it by running it:
+the gradient that PyTorch gives for W has to be the sum of the watched errors times inputs, an input has to be the same
+with and without other records, and of several inputs a record (tokens) one alone may have an error.
+
+**Affine inputs.** If ``a = M x + c`` in the encoded row x, the rows 0 and e_1 to e_d say all of it: ``c = a(0)`` and
+``M e_k = a(e_k) - a(0)``. It is taken where it also gives the inputs of the typical rows. Behind an argmax or an index,
+a network takes rows of a table alone; then the probes are the table's, each with one category or number changed.
+
+**Computed weights.** Where W is a function of parameters t, such as a norm and a direction, the message has the
+gradient by t, ``s = J^T g`` with ``J = dW / dt`` and g the gradient by W. The g nearest to it solves ``J J^T g = J s``,
+by conjugate gradients that need J and its transpose as products alone. That it is the true g is tested, not assumed:
+J^T may lose a part of it.
+"""
 
 from __future__ import annotations
 
@@ -287,6 +302,7 @@ def _named(parameters: Sequence[str]) -> str:
 
 def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tensor]) -> Tensor:
     """Return the gradient of a weight from that of the parameters from which it is computed, by least squares."""
+    # J^T v as a function of v, whose own derivative, transposed, is the product with J.
     none = torch.zeros_like(weight, requires_grad=True)
     behind = torch.autograd.grad(weight, parameters, none, create_graph=True)
 

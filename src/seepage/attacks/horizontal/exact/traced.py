@@ -1,4 +1,15 @@
-"""Networks of any form at given parameters: their linear maps are watched while the module runs."""
+"""Networks of any form at given parameters: their linear maps are watched while the module runs.
+
+Of the layers that distinguish records (``probes``), those whose input is affine in the encoded row come first. They
+need no run: a search has their inputs from one matrix. Of the deeper ones a search compares those with the most
+dimensions (taps), and more where some columns move none of them, as with towers that meet at the end only.
+
+Whatever the module does in between is run as it is. A search changes one cell at a time, and wants to add a column to
+something that everything else follows from: the state. That is the first layer's outputs where no other path leads
+from the row into the network, which is tried by runs that are given these outputs alone; else it is the row itself.
+Derivatives of the taps' inputs along the numbers are central differences of such runs, in float64 with a step h of 1e-6
+in standardised units: they are off by about h^2 = 1e-12 for the step, and by 1e-16 / h = 1e-10 for rounding.
+"""
 
 from __future__ import annotations
 

@@ -144,6 +144,7 @@ class Unmix:
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
             why = f"a round of the search takes about {effort:.0e} multiplications, {self.operations:.0e} are allowed"
+        # Outside of the assumptions everything is the fallback's, and nothing is searched or proved.
         if why:
             guess = self.fallback(view, knowledge, seeds, progress)
             return replace(
@@ -171,9 +172,11 @@ class Unmix:
                 estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
             return estimates[victim]
 
+        # Clients whose unsent parameters are unknown: only layers before those can be compared.
         local, before, unsent = view.model.local, None, set[int]()
         if network is not None and local is not None and not local.known and not dropping:
             before = before_unknown(network, local.names)
+        # One search for each kind of message: gradients under masks, of normalised batches, as computed, with noise.
         for victim, seed in enumerate(seeds):
             pace.begin()
             victim_network = network
@@ -205,11 +208,13 @@ class Unmix:
                 if len(by_spans.cells) > len(harvest.cells):
                     harvest = _labelled(encoder, by_spans, estimate(victim, progress))
                     unsent.add(victim)
+            # A number of copies is only as good as the replay of the whole batch.
             if not harvest.complete and view.model.head != "regression":
                 harvest = harvest.once()
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
+        # The rest of an exact gradient without the records read is a message of the others, which the fallback attacks.
         exact = noise is None and not (normalised or dropping or unsent)
         if exact:
             batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
