@@ -1,4 +1,11 @@
-"""Deployment gate: whether an audit is shown to stay below an accepted limit."""
+"""Deployment gate: whether an audit is shown to stay below an accepted limit.
+
+A gate asks whether the mean lift m of every judged figure is below a limit. Bets on either answer (``assessment.
+decision``) give three: shown below, shown above, or neither; a mean of the units that were run is none by itself. The
+questions come in an order in which no later one can change an answer: what is certainly bad fails, whatever else is
+missing; jobs that failed refuse, and what makes figures unreliable leaves undecided, before a figure can pass; only
+then the bounds count.
+"""
 
 from __future__ import annotations
 

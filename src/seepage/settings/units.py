@@ -338,6 +338,9 @@ def rehearse(
 ) -> tuple[Rehearsal, Rehearsal] | None:
     """Return the seconds of an exposure of size 1 with all its parts, and of size 2; None where they take too long.
 
+    Where time is ``a + b size``, two sizes tell both: ``b`` is the difference, see ``extrapolated``. The first run also
+    has what a process does once, and is repeated where it was short enough for that to count.
+
     The audit has ``times`` the rows of the smaller one; at 1 there is a single exposure, of the audit's own rows. A
     part that fails is taken as quick.
     """

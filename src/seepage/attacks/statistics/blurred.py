@@ -1,4 +1,22 @@
-"""Numbers of records of each pattern from sums that noise or rounding blurs: the likeliest ones."""
+"""Numbers of records of each pattern from sums that noise or rounding blurs: the likeliest ones.
+
+Numbers x of patterns are independent and of Poisson distributions around the expected e. The sums v that were sent are
+normal around ``M x``, each in units of its own standard deviation. But for Stirling's formula for x!, the likeliest
+numbers are those with the
+
+    least  sum x log(x / e) - x  +  |M x - v|^2 / 2.
+
+Where its derivative is 0, ``log(x / e) = -M^T (M x - v)``. With ``y = M x - v``, one number for each sum,
+
+    x = e exp(-M^T y)   and   y = M x(y) - v.
+
+The right equation is the zero of the gradient ``v - M x(y) + y`` of ``sum x(y) + y v + |y|^2 / 2``. That is convex, as
+its second derivative ``M diag(x) M^T + 1`` has no eigenvalue below 1, and has as many unknowns as there are sums, where
+there may be thousands of patterns. Newton's method, with steps that are halved until they go down enough, finds its
+only minimum.
+
+A sum that was rounded to steps of r is evenly spread over r, whose deviation is ``r / sqrt(12)``.
+"""
 
 from __future__ import annotations
 

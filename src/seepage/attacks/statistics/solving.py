@@ -1,4 +1,16 @@
-"""Numbers of records of each pattern from a site's sums, which are linear in them."""
+"""Numbers of records of each pattern from a site's sums, which are linear in them.
+
+A pattern is one level of each column. A sum over records of any function f of a record's cells, such as an entry of an
+information matrix ``x x^T w(x)`` at known coefficients or a cell of a table, is one over patterns,
+
+    sum_i f(x_i) = sum_p n_p f(p),
+
+with n_p the number of records of pattern p: whole numbers from 0 up to a bound that tables give. Most of them are 0 and
+none is negative, so that fewer sums than patterns may determine them. Least squares without negatives in orthogonal
+directions of the equations (``solve.directions``) come first, then integer programs. Multipliers of the equations then
+say which numbers follow (``solve.multipliers``), for the kernel to prove. Where many numbers have the sums, those
+nearest to the table of largest entropy are guessed.
+"""
 
 from __future__ import annotations
 

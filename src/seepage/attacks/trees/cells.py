@@ -3,6 +3,18 @@
 The sums of a bin are those of the derivatives of the records in it, node by node. With the paths known these are linear
 equations with whole numbers as unknowns: how many records of each path lie in the bin. Splits on a path bound its
 records' cells as well.
+
+For a column, let ``n_pb`` be the number of records of path p in its bin b, and ``(g_pt, h_pt)`` the derivatives of one
+of them in tree t. For each tree, each node v below which no sums were sent, and each bin,
+
+    sum of n_pb (g_pt, h_pt) over the paths p that end in v = S_tvb,   up to roundings,
+    sum_b n_pb = the records of path p,   sum_p n_pb = the records of bin b.
+
+The matrix of the first line has no b in it: it is the same for all columns and bins, so that its inverse is computed
+once (``WholeNumbers`` with a column for each bin). Records of a bin whose paths were not read stand as one further
+path, with the mean of their derivatives, which is what the bin's sums are over their number. Paths whose numbers are
+all sure leave the equations, and the inverse of the others is taken again, until nothing becomes sure. What is open
+then is dealt out by the estimate of the inverse, as many as each value still has.
 """
 
 from __future__ import annotations

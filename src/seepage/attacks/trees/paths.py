@@ -3,6 +3,25 @@
 A record's derivatives follow from its label and from the leaves that it reached before. So the few records in a bin
 have few possible sums: which of them go left at a split is the one choice whose derivatives add up to the sum of the
 left child. Tree by tree this gives the leaves of every record in the bin, and with them its derivatives everywhere.
+
+With two classes a record of label y has in each tree of a round (Chen and Guestrin, KDD 2016, as xgboost computes them)
+
+    g = p - y,   h = p (1 - p),   p the chance by its margin, the sum of the leaves that it reached in earlier rounds.
+
+**Labels.** In the first round all records have the same p. So the n records of a bin have the sum ``n p - sum(y)`` of g
+at the root, which says how many of them have label 1; of several classes, each has an output that says it.
+
+**Splits.** Records of a bin with equal labels and margins have equal derivatives, so that only their number on either
+side counts. The numbers ``k_c`` of each such class c that go left have
+
+    sum_c k_c (g_c, h_c) = (G, H) of the left child,   0 <= k_c <= n_c,
+
+up to the roundings of single precision. All solutions are listed (``solve.choices``). What goes right has the
+difference, and needs no test. At a split on the bin's own column that does not cut the bin, all go the same way.
+
+**Several solutions** are followed side by side. A wrong one gives some record wrong margins, and with them derivatives
+in the next round that do not add up there. Nothing is taken where too many remain: a solution that is dropped unseen
+is not excluded. A reading is ``alone`` where all that remain have the same paths.
 """
 
 from __future__ import annotations

@@ -2,6 +2,22 @@
 
 Which leaves a record reaches, and with them its derivatives in every tree, follow from its cells in the columns of the
 splits and from its label. So every sum is linear in the numbers of records of each pattern, whatever a bin holds.
+
+With ``c_q`` the number of records of pattern and label q, and ``(g_q, h_q)`` their derivatives in a tree, the sums of
+a node and a group of bins (those of a column that no split tells apart) are
+
+    S = sum of c_q (g_q, h_q) over all q in the group that reach the node.
+
+The derivatives are known round by round: the leaves of a pattern give its margin in the next one. A regression's first
+derivative holds the unknown target; there the second ones alone are used, which count records.
+
+**Fewer unknowns.** A group without records at a node, of which h sums to 0, excludes all patterns that come through it.
+Patterns grow column by column, and those excluded are not grown.
+
+**Fewer equations.** There are as many sums as nodes times bins, far more than are needed. Each is added to one of a few
+equations, chosen at random and with a random sign (a sparse random projection, as in the count sketch of Charikar, Chen
+and Farach-Colton 2002). The true numbers solve these, too. Since they are sparse and not negative, a few equations for
+each record suffice as a rule; they are taken only where they have the total and the equations once made whole.
 """
 
 from __future__ import annotations
