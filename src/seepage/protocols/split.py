@@ -1,4 +1,15 @@
-"""Split learning: the server computes up to the cut, the client from there to the loss; gradients come back."""
+"""Split learning: the server computes up to the cut, the client from there to the loss; gradients come back.
+
+With ``a_i`` the activations of record i and ``l_i`` its own loss as the client computes it from ``a_i``, its private
+columns and its label, the loss of a batch is ``sum_i s l_i``: s is 1 / n for the mean of n records, and the form of the
+loss may have another factor. What comes back of record i is therefore
+
+    r_i = s dl_i / da_i,
+
+a vector that depends on that record alone but for s. Its owner, and whoever attacks it, divides s out: all that clips,
+blurs or compares gradients of single records works on ``r_i / s``, and what is sent is multiplied by s again. Several
+clients answer one exchange, each with an s of its own rows, and the mean of their losses is trained on.
+"""
 
 from __future__ import annotations
 

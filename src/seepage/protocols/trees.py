@@ -2,6 +2,16 @@
 
 Trees are those of xgboost itself (extra ``trees``). Histograms are the sums that its workers add up over the network:
 in double precision, of derivatives in single precision.
+
+A tree lowers the loss to second order (Chen and Guestrin, KDD 2016, equations 5 and 7, without their gamma). With G and
+H the sums of first and second derivatives over the rows of a node, r the regularisation and e the learning rate, a leaf
+has the value ``-e G / (H + r)``, and a split gains
+
+    G_L^2 / (H_L + r) + G_R^2 / (H_R + r) - G^2 / (H + r),
+
+half of which the loss falls by. All of it follows from the sums of G and H by column and bin: the left side of a split
+behind a bin has the sums of all bins up to it, the right side the rest. So these histograms are all that clients send,
+and with noise on them the same formulas hold, with H cut off at 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Vertical federated learning: parties hold columns of the same rows, the active one the labels and the top model."""
+"""Vertical federated learning: parties hold columns of the same rows, the active one the labels and the top model.
+
+Party p computes features ``f_p = b_p(x_p)`` of its own columns by its bottom model and sends them. The active party
+computes ``z = top(f_0, f_1, ...)`` and the loss l, steps its own parts, and sends ``dl / df_p`` back, from which p
+takes its step: ``dl / dw_p = (df_p / dw_p)^T dl / df_p``. No party gets another's columns, but each message says
+something of them: the features of x_p, and what comes back of the label and of all other features. Under the mean over
+n records the latter is 1 / n of the gradient of a record's own loss, and views hold that of its own loss.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden."""
+"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden.
+
+What speaks for the kind of a column, from the surest to the weakest (``_ColumnReading``):
+
+1. what the policy says of it by name, and its type: categories, booleans, dates and times;
+2. how cells are written: digits that are all days, texts that are all numbers, dates or times in one unit;
+3. how many values whole numbers have: few are categories, and one for each row, without gaps, numbers the rows;
+4. what its name says: codes, things that are counted, measurements;
+5. how its numbers are spread: few ones, far apart and on no scale, are codes.
+
+A guess is said with what would change it, and so is a column that stands near the threshold of a rule. What can be read
+in two ways with different results, such as dates in either order of day and month, is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Reconstruction of a batch by matching its gradient: published attacks are presets of it."""
+"""Reconstruction of a batch by matching its gradient: published attacks are presets of it.
+
+With g the received gradient, dummy rows x and labels y, and D a distance of gradients (``matching``), the attack is
+
+    least over v of   D(dL(x(v), y) / dw, g) + sum_k prior_k(x(v)),
+
+where the relaxation x(v) says what rows may be, such as chances of categories, and w is where the gradient was taken.
+Each part is replaceable: distance, relaxation, priors, the descent, and the way from several starts to one guess
+(``ensemble``). A change of weights by local steps is matched as the mean gradient on their way (``midway``), or by
+running the steps on the dummies (``Simulated``). Of rounds with the same records the mean of their distances is taken.
+
+Restarts of all victims descend side by side, in chunks that fit the processor, and meet in the ensemble alone.
+"""
 
 from __future__ import annotations
 
