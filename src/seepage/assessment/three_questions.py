@@ -343,7 +343,7 @@ def _joined(units: Sequence[_Unit], members: bool) -> list[Measurement]:
     """Return the figures of all units, NaN where a unit has none, with those of single records if ``members``."""
     measurements = []
     for metric, column in dict.fromkeys(name for unit in units for name in unit):
-        each = tuple(unit.get((metric, column), torch.tensor([math.nan], dtype=torch.float64)) for unit in units)
-        means = torch.stack([values.mean() for values in each])
-        measurements.append(Measurement(metric, column, means, clusters=each if members else None))
+        by_unit = tuple(unit.get((metric, column), torch.tensor([math.nan], dtype=torch.float64)) for unit in units)
+        means = torch.stack([values.mean() for values in by_unit])
+        measurements.append(Measurement(metric, column, means, clusters=by_unit if members else None))
     return measurements

@@ -234,8 +234,8 @@ def _federated(
     by_kind: dict[str, list[Float[Tensor, "model row"]]] = {"rounds": [], "updates": []}
     for average, sites in learner.train(inputs, labels.long(), models, seeds):
         by_kind["rounds"].append(own_class_logits(_logits(average, inputs), labels))
-        each = own_class_logits(_logits(sites, inputs), labels).unflatten(0, (-1, learner.sites))
-        by_kind["updates"].append(each.gather(1, site[:, None])[:, 0])
+        by_site = own_class_logits(_logits(sites, inputs), labels).unflatten(0, (-1, learner.sites))
+        by_kind["updates"].append(by_site.gather(1, site[:, None])[:, 0])
     return by_kind
 
 

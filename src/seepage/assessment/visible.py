@@ -67,11 +67,11 @@ def _noise(view: View, victim: int, records: int, precision: float) -> dict[str,
         entries, cast = sent[victim].double(), cast_noise(sent, view.precision)
         if isinstance(view, UpdateView):
             training = view.training
-            each = records // view.clients
-            moved = math.fsum(training.rates(each))
+            client_records = records // view.clients
+            moved = math.fsum(training.rates(client_records))
             # A step rounds the parameter that it changes.
             size = float(view.model.parameters[name].double().square().mean().sqrt())
-            step = _ROUNDING * precision * size * math.sqrt(training.steps(each))
+            step = _ROUNDING * precision * size * math.sqrt(training.steps(client_records))
             deviations[name] = math.hypot(step, cast) / moved
         else:
             deviations[name] = math.hypot(_ROUNDING * precision * float(entries.square().mean().sqrt()), cast)
@@ -83,10 +83,10 @@ def _above(model: Model, rows: Rows, labels: Tensor, place: Update, noise: dict[
     size = sum(p.numel() for p in place.values())
     flags = []
     together = max(1, _AT_ONCE // size)
-    for each, targets in zip(rows.split(together), labels.split(together), strict=True):
-        expanded = {name: p.expand(len(each), *p.shape) for name, p in place.items()}
-        sent = gradient(model, each[:, None], targets[:, None], expanded)
-        longer = torch.zeros(len(each), dtype=torch.bool, device=rows.device)
+    for group, targets in zip(rows.split(together), labels.split(together), strict=True):
+        expanded = {name: p.expand(len(group), *p.shape) for name, p in place.items()}
+        sent = gradient(model, group[:, None], targets[:, None], expanded)
+        longer = torch.zeros(len(group), dtype=torch.bool, device=rows.device)
         for name, part in sent.items():
             if part.dim() < 3:
                 continue

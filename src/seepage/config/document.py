@@ -19,7 +19,7 @@ from seepage.config.choices import (
     Entries,
     check_names,
     check_options,
-    each,
+    items_of,
     no_consent,
     shown,
 )
@@ -277,7 +277,7 @@ class _Reader:
             return [self._list(field, value)]
         return [
             _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.plain())}")
-            for item in each(value, self._mistakes)
+            for item in items_of(value, self._mistakes)
         ]
 
     def _value(self, field: SpecField, value: Node) -> object:
@@ -294,7 +294,7 @@ class _Reader:
 
     def _list(self, field: SpecField, value: Node) -> _Point:
         if field.several and field.option.swept:
-            items = each(value, self._mistakes)
+            items = items_of(value, self._mistakes)
             places: dict[tuple[str | int, ...], Node] = {(field.name, i): item for i, item in enumerate(items)}
             return _Point({field.name: [item.plain() for item in items]}, {(field.name,): value, **places})
         return _Point({field.name: value.plain()}, {(field.name,): value})
@@ -312,7 +312,7 @@ class _Reader:
         for name, value in fields.items():
             if name not in inner:
                 value.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
-            swept[name] = [value] if name in inner and inner[name].several else each(value, self._mistakes)
+            swept[name] = [value] if name in inner and inner[name].several else items_of(value, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
             entry.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")

@@ -115,11 +115,11 @@ class DPSGD:
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
         total: Update = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
-            each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
-            squares = torch.stack([g.flatten(2).square().sum(2) for g in each.values()]).sum(0)
+            gradients = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
+            squares = torch.stack([g.flatten(2).square().sum(2) for g in gradients.values()]).sum(0)
             # A gradient of zeros has norm 0 and stays as it is.
             factor = (self.clip_norm / squares.sqrt()).clamp(max=1)
-            for name, g in each.items():
+            for name, g in gradients.items():
                 part = torch.einsum("vr...,vr->v...", g, factor)
                 total[name] = total[name] + part if name in total else part
         return total

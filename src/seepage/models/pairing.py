@@ -191,10 +191,10 @@ def _listed(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str,
         )
     names, layout = readings[0]
     if len(readings) > 1:
-        each = [list(dict.fromkeys(reading[0][i] for reading in readings)) for i in range(len(shapes))]
+        names_by_array = [list(dict.fromkeys(reading[0][i] for reading in readings)) for i in range(len(shapes))]
         unclear = [
             f"array {i} {shapes[i]}: {' or '.join(map(repr, choices))}"
-            for i, choices in enumerate(each)
+            for i, choices in enumerate(names_by_array)
             if len(choices) > 1
         ][:_LISTED]
         raise BadInputError(
@@ -316,11 +316,11 @@ def _unknown(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str
     known = [name for name in came if name in expected]
     behind = [name.partition(".")[2] for name in came]
     for times, count, who in ((2, "twice", _SCAFFOLD), (3, "three times", _MOMENTS)):
-        each = {name: behind.count(name) for name in behind}
+        repeats = {name: behind.count(name) for name in behind}
         fits = all(expected.get(key) == came[name] for name, key in zip(came, behind, strict=True))
-        if fits and set(each.values()) == {times}:
+        if fits and set(repeats.values()) == {times}:
             return BadInputError(
-                f"{what} has {len(came)} arrays, {count} the {len(each)} of the model that are expected: "
+                f"{what} has {len(came)} arrays, {count} the {len(repeats)} of the model that are expected: "
                 f"{listing(unknown, came)}. {who}."
             )
     # A second set of tensors has the shapes of the first.

@@ -276,9 +276,9 @@ def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, co
     for _ in range(_STEPS):
         chances = (before + design @ coefficients).softmax(1)
         slope = design.T @ (chances - wanted) + 2 * penalty * coefficients
-        each = (design[:, :, None] * chances[:, None]).flatten(1)
+        products = (design[:, :, None] * chances[:, None]).flatten(1)
         same = torch.einsum("vab,vw->avbw", design.T @ (design * chances.T[..., None]), eye).reshape(size, size)
-        hessian = same - each.T @ each + 2 * penalty * torch.eye(size, dtype=torch.float64)
+        hessian = same - products.T @ products + 2 * penalty * torch.eye(size, dtype=torch.float64)
         step = torch.linalg.solve(hessian, slope.flatten()).view_as(coefficients)
         share, before_step = 1.0, reached
         while (reached := loss(coefficients - share * step)) > before_step and share > _LEAST_SHARE:

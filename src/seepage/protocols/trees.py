@@ -130,7 +130,7 @@ def margins_by_round(
         margins = [booster.inplace_predict(rows, iteration_range=(0, end), predict_type="margin") for end in rounds]
         # Of two classes the first one has the logit 0.
         of_models.append([m if m.ndim == 2 else np.stack([np.zeros_like(m), m], 1) for m in margins])
-    return [torch.from_numpy(np.stack(each)) for each in zip(*of_models, strict=True)]
+    return [torch.from_numpy(np.stack(of_round)) for of_round in zip(*of_models, strict=True)]
 
 
 def cuts_of(binned: xgboost.QuantileDMatrix) -> Cuts:

@@ -357,7 +357,9 @@ def overall(comparison: Comparison) -> list[Record]:
 
 def by_column(comparison: Comparison) -> list[Record]:
     """Return the accuracies of single columns, the largest differences first."""
-    chosen = [each for each in comparison.records if each["metric"] == "accuracy" and each["column"] is not None]
+    chosen = [
+        record for record in comparison.records if record["metric"] == "accuracy" and record["column"] is not None
+    ]
     return sorted(chosen, key=lambda record: (not record["clear"], -abs(record["difference"] or 0.0)))
 
 

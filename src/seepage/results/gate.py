@@ -218,7 +218,10 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             what = "whole records" if limits.limit.whole_records else what
             words = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
             wanted = (configuration, attack, metric, column)
-            figures = [(each.configuration, each.attack, each.metric, each.column) for each in limits.standings]
+            figures = [
+                (standing.configuration, standing.attack, standing.metric, standing.column)
+                for standing in limits.standings
+            ]
             if wanted not in figures:
                 return f"{words} was not scored on {what} beside a baseline."
             size, defense = _key(configuration)

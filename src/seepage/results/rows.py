@@ -182,7 +182,7 @@ def _estimates(shown: Sequence[Measurement], by_members: bool) -> list[Estimate]
     if not by_members:
         return over_units
     clusters = [(measured, measured.clusters) for measured in shown if measured.clusters is not None]
-    over_members = iter(estimates([replace(m, values=pooled(each), clusters=None) for m, each in clusters]))
+    over_members = iter(estimates([replace(m, values=pooled(of_members), clusters=None) for m, of_members in clusters]))
     return [
         units if measured.clusters is None else _with_ends_of(units, next(over_members))
         for measured, units in zip(shown, over_units, strict=True)

@@ -159,7 +159,7 @@ def verdict(
 
 def graver(cells: Verdict, label: Verdict) -> Verdict:
     """Return the verdict on a configuration with two attacked secrets: the graver one."""
-    return max((cells, label), key=lambda each: (each.rank, -1.0 if each.closed is None else each.closed))
+    return max((cells, label), key=lambda rated: (rated.rank, -1.0 if rated.closed is None else rated.closed))
 
 
 def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:

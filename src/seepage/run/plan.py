@@ -369,8 +369,8 @@ def _jobs(
                 trial = functools.partial(_try, all_series[i], group, clock, note, scoring, until)
             tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
             if all_series[i].part.kind == "baseline":
-                each = (tried[i] or 0.0) / len(group)
-                scored[point] = min(scored.get(point, math.inf), each)
+                seconds_each = (tried[i] or 0.0) / len(group)
+                scored[point] = min(scored.get(point, math.inf), seconds_each)
             if (seconds := tried[i]) is not None:
                 alike[like] = max(alike.get(like, 0.0), seconds)
                 longest[label] = max(longest.get(label, 0.0), seconds)

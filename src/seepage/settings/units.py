@@ -134,8 +134,10 @@ class UnitsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each unit."""
-        about, each = part.kind == "about", scaled(progress, 1 / len(self.units))
-        outcomes = [unit.about(part) if about else measure(part, unit.secret(part), each) for unit in self.units]
+        about, unit_progress = part.kind == "about", scaled(progress, 1 / len(self.units))
+        outcomes = [
+            unit.about(part) if about else measure(part, unit.secret(part), unit_progress) for unit in self.units
+        ]
         return joined(outcomes, self.about)
 
 

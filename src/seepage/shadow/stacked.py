@@ -131,10 +131,10 @@ class Dense:
         inputs, labels, chosen = inputs.float(), labels.long(), chosen.long()
         size = min(self.batch_size or chosen.shape[1], chosen.shape[1])
         budget = CHUNK_BYTES if inputs.device.type == "cpu" else ACCELERATOR_BYTES
-        each = max(1, budget // (4 * size * inputs.shape[1]))
+        at_once = max(1, budget // (4 * size * inputs.shape[1]))
         return in_parts(
             lambda part: self._train(inputs, labels, chosen[part], seeds[part], size),
-            *(len(seeds), each, self.learning_rate),
+            *(len(seeds), at_once, self.learning_rate),
         )
 
     def rounds(

@@ -73,11 +73,11 @@ def _matches(
     """Return each target with the combinations whose sums are near to it, where there are some."""
     by_first = np.argsort(sums[:, 0], kind="stable")
     ordered = sums[by_first]
-    each = np.broadcast_to(allowed, wanted.shape[1:])
-    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - each[0])
-    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + each[0], side="right")
+    slack = np.broadcast_to(allowed, wanted.shape[1:])
+    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - slack[0])
+    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + slack[0], side="right")
     for index in np.flatnonzero(high > low):
-        near = (np.abs(ordered[low[index] : high[index]] - wanted[index]) <= each).all(axis=1)
+        near = (np.abs(ordered[low[index] : high[index]] - wanted[index]) <= slack).all(axis=1)
         yield int(index), by_first[low[index] : high[index]][near]
 
 

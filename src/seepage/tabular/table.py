@@ -246,9 +246,9 @@ def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
     if len(columns) == 1:
         name, count, rows = columns[0]
         return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
-    each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
+    counts = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
     more = f" and {how_many(len(columns) - _NAMED, 'more column')}" if len(columns) > _NAMED else ""
-    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
+    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {counts}{more}"
 
 
 def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:

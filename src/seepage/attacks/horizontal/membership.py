@@ -78,8 +78,8 @@ class GradientMembership:
         self, view: GradientView | UpdateView, knowledge: Knowledge, encoded: Tensor, labels: Tensor
     ) -> Tensor:
         """Return each record's gradient as a row, at the length at which it enters the message."""
-        each = gradient(view.model, encoded[:, None], labels[:, None].to(encoded))
-        rows = torch.cat([part.flatten(1) for part in each.values()], 1).double()
+        gradients = gradient(view.model, encoded[:, None], labels[:, None].to(encoded))
+        rows = torch.cat([part.flatten(1) for part in gradients.values()], 1).double()
         bound = knowledge.defense.record_norm
         if bound is None:
             return rows

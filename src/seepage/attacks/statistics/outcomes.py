@@ -40,10 +40,10 @@ def outcomes_of(message: NewtonMessage, schema: Schema, solved: SolvedCounts) ->
     if not solved.fits or len(expected) > _MOST:
         return _dealt(expected.reshape(-1, width), counts)
     system_of_sums = kernel.equations(sent, whole)
-    each = np.kron(np.eye(len(there)), np.ones(width))
+    of_patterns = np.kron(np.eye(len(there)), np.ones(width))
     exact = np.full(len(there), 1e-9)
     system = WholeNumbers(
-        np.concatenate([system_of_sums.matrix.numpy(), each]),
+        np.concatenate([system_of_sums.matrix.numpy(), of_patterns]),
         np.concatenate([system_of_sums.values.numpy(), counts]),
         np.concatenate([np.maximum(system_of_sums.slack.numpy(), 1e-9), exact]),
         np.zeros(len(expected)),

@@ -90,7 +90,7 @@ def likely_paths(sent: Sent, column: int, records: int, noise: float) -> tuple[l
             continue
         few = range(low, max(low, min(high, _MOST)) + 1)
         read[number] = {count: _readings(sent, ends, number, count) if count else None for count in few}
-    chosen = {number: min(each) for number, each in read.items()}
+    chosen = {number: min(by_count) for number, by_count in read.items()}
     # One record more at a time, where it is likeliest.
     for _ in range(records - sum(rest.values()) - sum(chosen.values())):
         gains = {n: _height(read[n][c + 1]) - _height(read[n][c]) for n, c in chosen.items() if c + 1 in read[n]}

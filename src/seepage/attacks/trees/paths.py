@@ -265,15 +265,15 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
             raise _TooManyReadingsError
         open_leaves.append(list(itertools.product(*leaves)))
     margins = []
-    for i, each in enumerate(open_leaves):
-        options = np.repeat(state.margins[i][None], len(each), axis=0)
-        for option, leaves in enumerate(each):
+    for i, combinations in enumerate(open_leaves):
+        options = np.repeat(state.margins[i][None], len(combinations), axis=0)
+        for option, leaves in enumerate(combinations):
             for position, leaf in zip(before, leaves, strict=True):
                 tree = forest.trees[position]
                 options[option, tree.output] += tree.condition[leaf]
         margins.append(options)
     chosen = [(0,) * records]
-    if any(len(each) > 1 for each in open_leaves):
+    if any(len(listed) > 1 for listed in open_leaves):
         values = [
             forest.gradients(margin, np.full(len(margin), state.labels[i])).astype(np.float64).reshape(len(margin), -1)
             for i, margin in enumerate(margins)

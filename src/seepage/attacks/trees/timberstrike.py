@@ -101,10 +101,10 @@ class TimberStrike:
         if not possible[first].any(1).all():
             return None
         variables = np.arange(len(kinds))
-        each = csr_array((np.ones(len(kinds)), (kinds, variables)), shape=(len(first), len(kinds)))
+        by_kind = csr_array((np.ones(len(kinds)), (kinds, variables)), shape=(len(first), len(kinds)))
         derivatives, shape = gradients[first][kinds], (len(leaves), len(kinds))
         sums = [(csr_array((derivatives[:, s], (targets, variables)), shape=shape), leaves[:, s]) for s in range(2)]
-        limits, options = [(each, number, number)], {"node_limit": self.nodes, "mip_rel_gap": 1e-3}
+        limits, options = [(by_kind, number, number)], {"node_limit": self.nodes, "mip_rel_gap": 1e-3}
         solved = cheapest(np.zeros(len(kinds)), number[kinds].astype(float), limits, sums, options)
         if solved is None:
             return None

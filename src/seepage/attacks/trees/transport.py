@@ -29,9 +29,9 @@ def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, "
         holders = np.flatnonzero(chosen == value)
         losses[value] = np.inf
         if len(holders):
-            each = gains[holders, value][:, None] - gains[holders]
-            least = each.argmin(0)
-            losses[value], movers[value] = each[least, np.arange(len(places))], holders[least]
+            differences = gains[holders, value][:, None] - gains[holders]
+            least = differences.argmin(0)
+            losses[value], movers[value] = differences[least, np.arange(len(places))], holders[least]
 
     for value in range(len(places)):
         look(value)

@@ -200,7 +200,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         for kinds, places in self._keyed(history).items():
             # Records whose messages have the same weights and bounds, exchange by exchange.
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
-            newest, *earlier = (self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True))
+            newest, *earlier = (
+                self._view(*kind, messages, places) for kind, messages in zip(kinds, exchanges, strict=True)
+            )
             view, share = replace(newest, earlier=tuple(earlier)), len(places) / len(history)
             guesses.append(attack(view, *given, **reporting(attack, progress, share)))
             order += places

@@ -339,8 +339,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         both = [split(data.all, spec.test_share, seed) for seed in seeds]
         rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
         auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-        order, each = label_inference.of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
-        train = Rows(train.cells[each, order], train.labels[each, order])
+        order = label_inference.of_two_kinds(train.labels, sizes.labels)
+        trainings = torch.arange(spec.repetitions)[:, None]
+        train = Rows(train.cells[trainings, order], train.labels[trainings, order])
         model = self.network(self.seeds("initialisation"), defense)
         learning = _learning(spec, defense)
         trained = learning.train(model, train, self.seeds("training"))

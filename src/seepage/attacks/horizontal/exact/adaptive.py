@@ -123,8 +123,8 @@ def labels_of_step(
     target = knowledge.statistics.target.probabilities.to(rows.device).double()
     means, variance = [], rows.new_zeros(()).double()
     for label, share in enumerate(target):
-        each = gradient(model, rows[:, None], torch.full_like(rows[:, :1], label))
-        flat = torch.cat([g.flatten(1) for g in each.values()], 1).double()
+        gradients = gradient(model, rows[:, None], torch.full_like(rows[:, :1], label))
+        flat = torch.cat([g.flatten(1) for g in gradients.values()], 1).double()
         means.append(flat.mean(0))
         variance = variance + share * flat.var(0) / records
     estimates, error = (

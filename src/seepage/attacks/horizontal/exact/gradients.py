@@ -247,14 +247,14 @@ class Gradient:
         # The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
         # rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
         run = self.network.run(rows)
-        each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
+        by_direction = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
         copies = self._weights(counts)
         # Of one record of the mean's loss: what is added up grows with its square.
         unit = self.records * (float(copies.max()) if self.formless and len(copies) else abs(self.share))
         lengths = []
         for index, size in enumerate(entering):
-            reach = torch.stack([errors[index].square() for errors in each]).sum(0)
+            reach = torch.stack([errors[index].square() for errors in by_direction]).sum(0)
             added = unit * ((copies * size) @ reach)
             sizes = (added + self.received[index].square().sum(1)).sqrt()
             there = sizes > 0

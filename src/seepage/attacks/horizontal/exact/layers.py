@@ -79,8 +79,8 @@ class Chain:
         """Return the pass and the outputs."""
         passes: list[Pass] = []
         for layer in self.layers:
-            each, inputs = layer(size, inputs)
-            passes.append(each)
+            layer_pass, inputs = layer(size, inputs)
+            passes.append(layer_pass)
         return _ChainPass(passes), inputs
 
 
@@ -96,17 +96,17 @@ class _ChainPass(Pass):
         return current
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
-        return [pair for each in self._passes for pair in each.products()]
+        return [pair for layer_pass in self._passes for pair in layer_pass.products()]
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
-        for each in self._passes:
-            change = each.push(direction, change)
+        for layer_pass in self._passes:
+            change = layer_pass.push(direction, change)
         assert change is not None
         return change
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
-        for each in reversed(self._passes):
-            change = each.pull(direction, change)
+        for layer_pass in reversed(self._passes):
+            change = layer_pass.pull(direction, change)
         return change
 
 
@@ -339,8 +339,8 @@ class Convolution:
         """Return the pass and the outputs."""
         # (record, kernel, position); overlapping in memory, so copied for products.
         patches = inputs.unfold(1, self.weight.shape[-1], 1).transpose(1, 2).contiguous()
-        each = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
-        weight = each.repeat_interleave(size.restarts * size.records, 0)
+        kernels = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
+        weight = kernels.repeat_interleave(size.restarts * size.records, 0)
         return _ConvolutionPass(self, size, patches, weight), weight @ patches
 
 

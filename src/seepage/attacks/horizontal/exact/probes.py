@@ -166,18 +166,18 @@ def probed(
     wanted = [run.outputs, *parameters.values(), *(call.returned for call in moving)]
     out, *derivatives = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
     gradients = dict(zip(parameters, derivatives[: len(parameters)], strict=True))
-    apart = {each.place: (each, call) for each, call in zip(several.calls, alone.calls, strict=True)}
+    apart = {shared_run.place: (shared_run, call) for shared_run, call in zip(several.calls, alone.calls, strict=True)}
     layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
     refused: list[str] = []
     for call, back in zip(moving, derivatives[len(parameters) :], strict=True):
-        each, single = apart.get(call.place, (None, None))
-        if back is None or each is None or single is None or len(call.entering) != len(rows):
+        linear_call, single = apart.get(call.place, (None, None))
+        if back is None or linear_call is None or single is None or len(call.entering) != len(rows):
             continue
         layer = _layer(call, back, parameters, gradients, inputs)
         if isinstance(layer, str):
             refused += [layer] if layer else []
             continue
-        if not close(each.entering[:1], single.entering) or not close(each.weight, single.weight):
+        if not close(linear_call.entering[:1], single.entering) or not close(linear_call.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
         error = layer.chosen(call.by_unit(back))
@@ -185,7 +185,7 @@ def probed(
         values = torch.linalg.svdvals(sent / row_scale(sent)[:, None])
         # Dimensions above the rounding of float32.
         rank = int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
-        layers.append((layer, each, rank, close(error, out)))
+        layers.append((layer, linear_call, rank, close(error, out)))
     if not layers:
         why = f" ({'; '.join(dict.fromkeys(refused[:NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
@@ -194,13 +194,13 @@ def probed(
         if tried is None or any(single is not None for single in maps):
             continue
         calls = {call.place: call for call in watched_run(module, tried.rows).calls}
-        maps = [_affine(layer, each, tried, calls.get(layer.place), rows) for layer, each, _, _ in layers]
+        maps = [_affine(layer, linear_call, tried, calls.get(layer.place), rows) for layer, linear_call, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
     work = sum(call.weight.numel() * call.entering[0].numel() // call.weight.shape[1] for call in alone.calls)
     probed_layers = []
-    for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
-        entered = layer.chosen(each.entering).detach()
+    for (layer, linear_call, rank, at_end), linear in zip(layers, maps, strict=True):
+        entered = layer.chosen(linear_call.entering).detach()
         scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
         width, outputs = entered.shape[1], run.outputs.shape[1]
         probed_layers.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, work, at_end))

@@ -258,8 +258,8 @@ class Unmix:
         if units - knowledge.batch_size > MANY_OUTSIDE:
             outside = min(outside, COMBINED)
         passed = 0.0 if network is None else float(width) * network.work / _AT_ONCE
-        each = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
-        return self.starts * _TRIED * each
+        by_change = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
+        return self.starts * _TRIED * by_change
 
     def _estimated(
         self, harvests: Sequence[Harvest], records: int, encoder: Encoder, estimate: Callable[[int], RecordsGuess]

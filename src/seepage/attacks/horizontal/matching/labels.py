@@ -293,8 +293,9 @@ def _by_classes(
     classes = max(2, call(model.module, places[0], rows[:_MOVED]).shape[-1])
     means = []
     for place in places:
-        each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
-        means.append(torch.stack([torch.cat([part.double().flatten() for part in named.values()]) for named in each]))
+        by_class = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
+        flat = [torch.cat([part.double().flatten() for part in named.values()]) for named in by_class]
+        means.append(torch.stack(flat))
     ways = torch.stack(means).expand(view.victims, -1, -1)
     others = torch.linalg.lstsq((ways[:, 1:] - ways[:, :1]).mT, (received - ways[:, 0])[..., None]).solution[..., 0]
     shares = torch.cat([1 - others.sum(1, keepdim=True), others], 1).clamp(0, 1)

@@ -41,19 +41,19 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     cells = torch.full((victims, total, len(guesses), columns + 1), torch.nan, dtype=torch.float64)
     doubt, proved = cells.clone(), torch.zeros_like(cells, dtype=torch.bool)
     filled = torch.zeros(victims, total, dtype=torch.bool)
-    each = torch.arange(victims)[:, None]
+    victim = torch.arange(victims)[:, None]
     links, places = _Links(knowledge), []
     for i, guess in enumerate(guesses):
         nothing = torch.full_like(guess.cells[..., :1], torch.nan)
         guessed = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
         place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), filled, guessed)
-        cells[each, place, i] = guessed
+        cells[victim, place, i] = guessed
         if guess.uncertainty is not None:
-            doubt[each, place, i, :-1] = guess.uncertainty
+            doubt[victim, place, i, :-1] = guess.uncertainty
         if guess.certified is not None:
             assert guess.given is not None
-            proved[each, place, i, :-1] = guess.certified | guess.given
-        filled[each, place] = True
+            proved[victim, place, i, :-1] = guess.certified | guess.given
+        filled[victim, place] = True
         places.append(place)
     chosen = proved.flatten(3).sum((1, 3)).argmax(1)
     sure = proved & (torch.arange(len(guesses)) == chosen[:, None])[:, None, :, None]
@@ -80,8 +80,10 @@ def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | Non
     if len(stated) < len(regimes):
         return None
     return tuple(
-        each[0] if len(set(each)) == 1 else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(each))
-        for each in zip(*stated, strict=True)
+        statements[0]
+        if len(set(statements)) == 1
+        else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(statements))
+        for statements in zip(*stated, strict=True)
     )
 
 

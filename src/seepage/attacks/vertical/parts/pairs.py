@@ -145,7 +145,7 @@ def forests(pairs: Pairs, seeds: Sequence[int]) -> JudgedGuess:
     """Answer by a random forest a column, on features and own columns, judged by out-of-bag predictions."""
     inputs, encoded = pairs.inputs(own=True), pairs.encoded
     newest, schema = slice(-_OF_TREES, None), pairs.encoder.schema
-    each: list[tuple[Tensor, Tensor]] = []
+    by_training: list[tuple[Tensor, Tensor]] = []
     for k in paced(len(seeds), least=1):
         rows, queries, blocks = inputs.pairs[k, newest].numpy(), inputs.received[k].numpy(), []
         for column, block in zip(schema.columns, schema.blocks, strict=True):
@@ -156,10 +156,10 @@ def forests(pairs: Pairs, seeds: Sequence[int]) -> JudgedGuess:
             if kind:
                 blocks[-1] = [part.clamp(min=_LEAST).log() for part in blocks[-1]]
         left_out, outputs = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
-        each.append((left_out, outputs))
+        by_training.append((left_out, outputs))
     # A rehearsal ends before the last training.
-    each += each[-1:] * (len(seeds) - len(each))
-    left_out, outputs = (torch.stack(parts) for parts in zip(*each, strict=True))
+    by_training += by_training[-1:] * (len(seeds) - len(by_training))
+    left_out, outputs = (torch.stack(parts) for parts in zip(*by_training, strict=True))
     return answer(pairs, outputs, left_out)
 
 
