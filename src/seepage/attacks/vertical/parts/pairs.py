@@ -143,7 +143,7 @@ def kernels(pairs: Pairs, whitened: bool) -> JudgedGuess:
 
 def forests(pairs: Pairs, seeds: Sequence[int]) -> JudgedGuess:
     """Answer by a random forest a column, on features and own columns, judged by out-of-bag predictions."""
-    inputs, encoded = pairs.inputs(own=True), pairs.encoded
+    inputs, encoded = pairs.inputs(with_own=True), pairs.encoded
     newest, schema = slice(-_OF_TREES, None), pairs.encoder.schema
     by_training: list[tuple[Tensor, Tensor]] = []
     for k in paced(len(seeds), least=1):
@@ -172,7 +172,7 @@ def boosted_trees(pairs: Pairs, seeds: Sequence[int], answered: Sequence[Sequenc
     tried = torch.tensor([[name == _FOREST for name in names] for names in answered])
     if not tried.any():
         return None
-    inputs, encoded, schema = pairs.inputs(own=True), pairs.encoded, pairs.encoder.schema
+    inputs, encoded, schema = pairs.inputs(with_own=True), pairs.encoded, pairs.encoder.schema
     trained = pairs.number - pairs.held_out
     newest = slice(max(0, trained - _OF_TREES), trained)
     # Columns that are not tried keep zeros.
@@ -231,9 +231,9 @@ def networks(pairs: Pairs, seeds: Sequence[int], inverter: Inverter) -> Iterable
     """Return a network of features alone, and one that takes the attacker's own columns beside them."""
     if pairs.number < _ENOUGH:
         return
-    yield "network", lambda _: network(pairs, inverter, seeds, pairs.inputs(own=False))
+    yield "network", lambda _: network(pairs, inverter, seeds, pairs.inputs(with_own=False))
     if pairs.own is not None:
-        yield "network with own columns", lambda _: network(pairs, inverter, seeds, pairs.inputs(own=True))
+        yield "network with own columns", lambda _: network(pairs, inverter, seeds, pairs.inputs(with_own=True))
 
 
 def best_of(pairs: Pairs, entrants: Iterable[Entrant], knowledge: FeatureKnowledge) -> FeatureGuess:
