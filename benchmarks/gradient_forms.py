@@ -127,7 +127,7 @@ def run(name: str, form: str, size: int, victims: int) -> dict[str, object]:
     for victim in range(victims):
         model = nn3(data.schema, seed=victim)
         draw = torch.Generator().manual_seed(stream(0, victim, "batch"))
-        cells, labels = data.train.at(torch.randperm(len(data.train), generator=draw)[None, :size])
+        cells, labels = data.train.take(torch.randperm(len(data.train), generator=draw)[None, :size])
         parameters = dict(model.module.named_parameters())
         value = loss(call(model.module, parameters, encoder.encode(cells[0])), labels[0].long())
         sent = torch.autograd.grad(value, list(parameters.values()))

@@ -22,6 +22,13 @@ _RIDDLES = frozenset({"asked", "every", "found", "held", "kept", "made", "one", 
 _TERMS = re.compile(
     r"held_out|one_hot|rate_every|one_run|one_draw_per_column|one_layer|one_line|one_figure|one_mechanism|one_topology"
 )
+# Words that say nothing as a whole name. Attributes stand beside their owner (``view.own``), and users pass ``own``.
+_EMPTY = frozenset({"at", "here", "one", "own", "seen", "some", "way"})
+_PASSED = frozenset({"own"})
+# Packages whose names are still to be changed.
+_STILL_EMPTY = tuple(
+    Path("src", "seepage", *name.split("/")) for name in ("advise", "attacks/split", "cli", "kernel", "report")
+)
 _LISTS = ("Args", "Attributes")
 _RESULTS = ("Returns", "Yields")
 _SECTION = re.compile(r"([A-Z][a-z]+):$")
@@ -103,7 +110,9 @@ def refused_names(source: str, path: Path) -> Iterator[Refusal]:
         >>> [str(refusal)[:42] for refusal in refused_names("told_labels = restored", Path("fit.py"))]
         ["fit.py:1: name 'told_labels' does not say "]
     """
-    for node in ast.walk(ast.parse(source)):
+    module = ast.parse(source)
+    spoken = _spoken(module)
+    for node in ast.walk(module):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -114,8 +123,22 @@ def refused_names(source: str, path: Path) -> Iterator[Refusal]:
             name = node.arg
         else:
             continue
-        if _RIDDLES & set(_TERMS.sub("", name.lower()).split("_")):
+        empty = name.strip("_") in _EMPTY and not isinstance(node, ast.Attribute) and id(node) not in spoken
+        if _RIDDLES & set(_TERMS.sub("", name.lower()).split("_")) or (empty and not _within(path, _STILL_EMPTY)):
             yield Refusal(path, node.lineno, f"name {name!r} does not say what the thing is: name it, such as 'labels'")
+
+
+def _spoken(module: ast.Module) -> set[int]:
+    """Return the identities of names that stand beside an owner: fields of classes, and arguments that users pass."""
+    spoken: set[int] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef):
+            assigned = [part for part in node.body if isinstance(part, ast.Assign | ast.AnnAssign)]
+            spoken |= {id(name) for part in assigned for name in ast.walk(part) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+            arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+            spoken |= {id(argument) for argument in arguments if argument.arg in _PASSED}
+    return spoken
 
 
 def repeated_classes(sources: Iterable[tuple[Path, str]]) -> Iterator[Refusal]:

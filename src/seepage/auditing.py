@@ -230,9 +230,9 @@ def _acting(audit: Audit, runs: list[Run]) -> list[Run]:
             raise BadInputError(of_kind[0].failures[0].message)
     reasons = dict(audit.not_tried)
     for configuration in audit.configurations:
-        here = [run for run in runs if run.configuration == configuration]
-        out = [run for run in here if run in refused]
-        if here and len(out) == len(here):
+        of_configuration = [run for run in runs if run.configuration == configuration]
+        out = [run for run in of_configuration if run in refused]
+        if of_configuration and len(out) == len(of_configuration):
             reasons[configuration.defense] = out[0].failures[0].message
             continue
         for run in out:
@@ -374,21 +374,21 @@ def _reports(
         # Messages of the negative control are those of other records, about which proofs are right.
         beside = [places[i, "positive"]] if (i, "positive") in places else []
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
-        own = _acting(audit, [withdrawn(run) for run in runs[i]] if wrong else runs[i])
-        rows = [*rows_of(audit, own, references[i] if references else None), *further[i]]
-        at = [places.get((i, kind)) for kind in ("positive", "negative")]
-        positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
+        acting = _acting(audit, [withdrawn(run) for run in runs[i]] if wrong else runs[i])
+        rows = [*rows_of(audit, acting, references[i] if references else None), *further[i]]
+        controls = [places.get((i, kind)) for kind in ("positive", "negative")]
+        positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in controls)
         twice = more[i] if more else []
-        facts = Facts(audit, rows, own, positive, negative, wrong, twice)
+        facts = Facts(audit, rows, acting, positive, negative, wrong, twice)
         findings = run_checks(facts)
         if i in limits and wrong:
             limits[i].certified.clear()
         if i in limits:
             # What a defense alone keeps from acting stays open: it is not known to be safe.
-            undefended = [{r.label for r in some if r.configuration.defense == NONE} for some in (runs[i], own)]
+            undefended = [{r.label for r in part if r.configuration.defense == NONE} for part in (runs[i], acting)]
             limits[i].leave_out(undefended[0] - undefended[1])
-        decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
-        reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong, twice))
+        decision = decide(limits[i], rows, acting, findings, facts.gaps) if i in limits else None
+        reports.append(Report(audit, rows, acting, findings, positive, negative, origin, decision, wrong, twice))
     return reports
 
 
@@ -605,9 +605,9 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
         for name, field in options_of_setting.items()
     ]
     left_out = ("options",) if function is audit else ("options", "setting")
-    own = [parameter for name, parameter in _ARGUMENTS.items() if name not in left_out]
+    common = [parameter for name, parameter in _ARGUMENTS.items() if name not in left_out]
     others = [_ARGUMENTS["options"]] if function is audit else []
-    setattr(function, "__signature__", inspect.Signature([*own, *named, *others], return_annotation="Report"))  # noqa: B010
+    setattr(function, "__signature__", inspect.Signature([*common, *named, *others], return_annotation="Report"))  # noqa: B010
     lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in options_of_setting.items()]
     head = f"    Options of {spec.setting} learning{_OTHERS if function is audit else ''}:"
     function.__doc__ = f"{inspect.getdoc(function)}\n\n{head}\n" + "\n".join(lines)
@@ -646,7 +646,7 @@ def spec_of(
     chosen = find_setting(setting)
     dataset: Dataset | None = None
     if isinstance(source, pd.DataFrame):
-        dataset, options = _own(source, schema, options, chosen.spec)
+        dataset, options = _own_table(source, schema, options, chosen.spec)
     elif isinstance(source, Dataset):
         dataset = source
     elif schema is not None:
@@ -720,7 +720,7 @@ def _names(option: str, value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _own(
+def _own_table(
     frame: pd.DataFrame, schema: Schema | None, options: Mapping[str, object], spec: type[Spec]
 ) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)

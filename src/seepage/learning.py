@@ -398,8 +398,8 @@ def cut_step(
     if model.form.plain:
         total = (losses / behind.to(losses)).sum()
     else:
-        own = [(outputs[some], labels[some].to(cut.device)) for some in batches(behind)]
-        total = torch.stack([model.form.loss_of(model.head, *of_client) for of_client in own]).sum()
+        by_client = [(outputs[batch], labels[batch].to(cut.device)) for batch in batches(behind)]
+        total = torch.stack([model.form.loss_of(model.head, *of_client) for of_client in by_client]).sum()
     sent, *gradients = torch.autograd.grad(
         total, [received, *trained.values()], allow_unused=True, materialize_grads=True
     )

@@ -83,6 +83,6 @@ def paced(steps: int, least: int = 5) -> Iterator[int]:
             first = spent
         if spent > _SECONDS and taken >= least:
             break
-    each = (spent - first) / (taken - 1) if taken > 1 else spent
+    step_seconds = (spent - first) / (taken - 1) if taken > 1 else spent
     rehearsed.spent += spent
-    rehearsed.owed += each * steps
+    rehearsed.owed += step_seconds * steps

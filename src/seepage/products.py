@@ -31,10 +31,10 @@ def times_each(
     """Return each victim's ``rows @ weight.T``, victim after victim; only a derivative by the rows is recorded."""
     if len(weights) == 1:
         return times(rows, weights[0])
-    each = rows.view(len(weights), -1, rows.shape[-1])
+    stacked = rows.view(len(weights), -1, rows.shape[-1])
     if _onednn(rows) is not None:
-        return torch.cat([times(r, w) for r, w in zip(each, weights, strict=True)])
-    return torch.bmm(each, weights.transpose(1, 2)).flatten(0, 1)
+        return torch.cat([times(r, w) for r, w in zip(stacked, weights, strict=True)])
+    return torch.bmm(stacked, weights.transpose(1, 2)).flatten(0, 1)
 
 
 def _onednn(rows: Tensor) -> Callable[..., Tensor] | None:

@@ -95,7 +95,7 @@ class Attack(Protocol):
     Views, knowledge and guesses differ from setting to setting, so that each attack's own signature says their types.
     """
 
-    def __call__(self, *seen: object, **granted: object) -> Any:
+    def __call__(self, *inputs: object, **granted: object) -> Any:
         """Return a guess."""
 
     if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Registry(Generic[T_co]):
 
     def __getitem__(self, name: str) -> Entry[T_co]:
         if is_reference(name):
-            return self._own(name)
+            return self._of_user(name)
         entries = self._named(name) or self._with_plugins()._named(name)
         if len(entries) == 1 or (entries and entries[0].module and len({entry.module for entry in entries}) == 1):
             # One part that several settings share.
@@ -316,7 +316,7 @@ class Registry(Generic[T_co]):
         kinds = factory.__mro__ if isinstance(factory, type) else (factory,)
         return [loaded[kind] for kind in kinds if kind in loaded]
 
-    def _own(self, reference: str) -> Entry[T_co]:
+    def _of_user(self, reference: str) -> Entry[T_co]:
         """Return the entry of a class in a file or module of the user's own, whose code is run, with its own needs."""
         defined = import_part(reference, self.kind)
         if not callable(defined):
@@ -361,8 +361,8 @@ class Registry(Generic[T_co]):
             entry for (_, entry_name), entry in self._entries.items() if entry_name == name and self._holds(entry)
         ]
         # A setting's own part comes before one of the same name that belongs to every setting.
-        own = [entry for entry in entries if entry.setting is not None and entry.setting == self.setting]
-        return own or entries
+        of_setting = [entry for entry in entries if entry.setting is not None and entry.setting == self.setting]
+        return of_setting or entries
 
     def _unknown(self, name: str) -> BadInputError:
         elsewhere = [entry.setting for (_, entry_name), entry in self._entries.items() if entry_name == name]

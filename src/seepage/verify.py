@@ -91,9 +91,9 @@ def check(
         ensure(said.get("format") == FORMAT, f"this is no {FORMAT!r}")
         for difference in _differences({k: v for k, v in said.items() if k not in ("cells", "opened")}, ours):
             raise RefusedError(difference)
-        ensure(all(one.keys() == _OF_CELL for one in said["cells"]), "a cell has other fields than it should")
-        claims = [(one["record"], one["column"], one["given"]) for one in said["cells"]]
-        commitments = [one["commitment"] for one in said["cells"]]
+        ensure(all(cell.keys() == _OF_CELL for cell in said["cells"]), "a cell has other fields than it should")
+        claims = [(cell["record"], cell["column"], cell["given"]) for cell in said["cells"]]
+        commitments = [cell["commitment"] for cell in said["cells"]]
         _check_claims(claims, commitments, declared)
         shown = said.get("opened") if opened is None else _read(opened)
         if shown is None:
@@ -146,7 +146,7 @@ def _differences(said: object, ours: object, where: str = "") -> Iterator[str]:
         for key in [*ours, *(said.keys() - ours)]:
             yield from _differences(said.get(key), ours.get(key), f"{where}.{key}".removeprefix("."))
     elif digest_of(said) != digest_of(ours):
-        texts = (json.dumps(one)[: _LONGEST // 4] for one in (said, ours))
+        texts = (json.dumps(words)[: _LONGEST // 4] for words in (said, ours))
         yield "{} is {} in the certificate, and {} by your own files and declaration".format(where, *texts)
 
 
@@ -154,7 +154,7 @@ def _check_claims(claims: list[tuple[object, object, object]], commitments: list
     names = {column.name for column in declared.columns}
     known = all(type(i) is int and 0 <= i < declared.records and name in names for i, name, _ in claims)
     known &= all(type(given) is bool for *_, given in claims)
-    known &= all(re.fullmatch("[0-9a-f]{64}", one) is not None for one in commitments)
+    known &= all(re.fullmatch("[0-9a-f]{64}", text) is not None for text in commitments)
     once = len({(i, name) for i, name, _ in claims}) == len(claims) > 0
     ensure(known and once, "no cell is certified, one is twice, or one has another form")
 
@@ -168,16 +168,16 @@ def _witness(records: list[Any], declared: Declaration, classes: int) -> tuple[T
         return float(value)
 
     cells, labels = [], []
-    for one in records:
-        ensure(one.keys() == _OF_RECORD, "an opened record has other fields than it should")
+    for record in records:
+        ensure(record.keys() == _OF_RECORD, "an opened record has other fields than it should")
         row = []
-        for column, value in zip(declared.columns, one["cells"], strict=True):
+        for column, value in zip(declared.columns, record["cells"], strict=True):
             if column.categories is None:
                 row.append(number(value))
             else:
                 row.append([(type(x), x) for x in column.categories].index((type(value), value)))
         cells.append(row)
-        label = number(one["label"], *((0.0, classes - 1.0) if classes else declared.target))
+        label = number(record["label"], *((0.0, classes - 1.0) if classes else declared.target))
         ensure(not classes or label.is_integer(), "a label is no class")
         labels.append(label)
     ensure(len(cells) == declared.records, f"{len(cells)} of {declared.records} records were opened")

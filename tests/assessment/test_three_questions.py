@@ -67,7 +67,7 @@ def by_name(figures: list[Measurement]) -> dict[tuple[str, str | None], list[flo
 def batches(victims: int, size: int, seed: int) -> torch.Tensor:
     drawn = np.random.default_rng(seed)
     places = [drawn.choice(len(GERMAN.train), size, replace=False) for _ in range(victims)]
-    return GERMAN.train.at(torch.tensor(np.stack(places)))[0]
+    return GERMAN.train.take(torch.tensor(np.stack(places)))[0]
 
 
 @pytest.mark.long
@@ -133,8 +133,8 @@ def test_guesses_that_know_nothing_do_as_well_against_controls() -> None:
     rows, victims = population(table), 80
     drawn = np.random.default_rng(6)
     places = np.stack([drawn.choice(24, 3, replace=False) for _ in range(victims)])
-    true = table.at(torch.tensor(places))[0]
-    guess = table.at(torch.tensor(drawn.integers(0, 24, (victims, 3))))[0]
+    true = table.take(torch.tensor(places))[0]
+    guess = table.take(torch.tensor(drawn.integers(0, 24, (victims, 3))))[0]
     index = matching(table.schema, scales(table.schema, rows.statistics), true, guess)
     figures = questions_of_batches(Questions(rows, range(victims)), true, reorder(guess, index))
     by = {(figure.metric, figure.column): figure for figure in figures}
@@ -149,13 +149,13 @@ def test_guesses_that_know_nothing_do_as_well_against_controls() -> None:
 
 def test_controls_are_other_rows_and_share_granted_labels() -> None:
     table = small_table(rows=40, seed=7)
-    own, labels = table.at(torch.arange(4)[None])
+    own, labels = table.take(torch.arange(4)[None])
     # Whoever copies its own batch has no success against others where rows differ; where labels are granted, controls
     # have the same ones, so that a guess of the label's own value is as right for them.
     cells = torch.stack([torch.zeros(40), table.labels, torch.zeros(40)], 1).double()
     marked = table.of_cells(cells, table.labels)
     rows = population(marked)
-    guess = marked.at(torch.arange(4)[None])[0]
+    guess = marked.take(torch.arange(4)[None])[0]
     held = by_name(questions_of_batches(Questions(rows, [3], labels[..., None]), guess, guess))
     without = by_name(questions_of_batches(Questions(rows, [3]), guess, guess))
     assert held[INFERRED + CONTROL, "ill"] == [1.0]

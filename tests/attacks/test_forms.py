@@ -69,7 +69,7 @@ def sent(loss: Loss, data: Dataset = GERMAN, seed: int = 1) -> tuple[GradientVie
     """Return the gradient of a loss by PyTorch itself, and the records behind it."""
     model = nn3(data.schema, seed=seed)
     rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:RECORDS]
-    cells, labels = (part[0] for part in data.train.at(rows[None]))
+    cells, labels = (part[0] for part in data.train.take(rows[None]))
     encoded = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(cells)
     parameters = dict(model.module.named_parameters())
     found = torch.autograd.grad(loss(model.module(encoded), labels.long()), list(parameters.values()))
@@ -165,7 +165,7 @@ def test_records_are_counted_under_a_factor(factor: float) -> None:
 def test_labels_are_restored_under_a_declared_form(form: MessageForm, head: Head) -> None:
     data, model = GERMAN, nn3(GERMAN.schema, seed=0, head=head)
     model = replace(model, form=form)
-    cells, labels = data.train.at(torch.arange(64)[None])
+    cells, labels = data.train.take(torch.arange(64)[None])
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     view = GradientView(model, gradient(model, encoder.encode(cells), labels.float()))
     restored = restore_labels(view, Knowledge(data.schema, data.statistics, 64), encoder)

@@ -119,7 +119,8 @@ def test_roundings_grow_with_the_factor_of_a_message() -> None:
     cells, labels = GERMAN.train.cells[:9], GERMAN.train.labels[:9]
     sent = list(gradient(model, encoder.encode(cells), labels.float()).values())
     layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(sent[::2], sent[1::2], strict=True)]
-    network, rows = Network.at([p.double() for p in model.parameters.values()]), encoder.encode(cells).double()
+    network = Network.of_parameters([p.double() for p in model.parameters.values()])
+    rows = encoder.encode(cells).double()
     counts = torch.nn.functional.one_hot(labels.long(), 2).double()
 
     def lengths(factor: float) -> list[Tensor]:

@@ -100,7 +100,7 @@ def test_places_are_shares_of_the_whole_way() -> None:
     update = {n: torch.randn(2, *p.shape, generator=generator, dtype=p.dtype) for n, p in model.parameters.items()}
     view = UpdateView(model, update, LocalTraining(3, 2, 0.2))
     read, _ = midway(view, 6, KnownDefense())
-    place = Surrogate(read, Cosine(), 0.2 * 9).at(torch.tensor([0.0, 1.0], dtype=torch.float64)).parameters
+    place = Surrogate(read, Cosine(), 0.2 * 9).gradients_at(torch.tensor([0.0, 1.0], dtype=torch.float64)).parameters
     assert place is not None
     for name, begin in model.parameters.items():
         torch.testing.assert_close(place[name], torch.stack([begin, begin - update[name][1]]))

@@ -345,7 +345,7 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     network = traced(model, GERMAN.schema, GERMAN.statistics)
     assert network is not None
     assert [tower.layers for tower in network.towers] == [(0, 2), (1, 3)]
-    assert [tap.at for tap in network.taps] == [2, 3]
+    assert [tap.layer for tap in network.taps] == [2, 3]
     target = Continuous(name="loss", low=-2, high=2, tolerance=0.1)
     known = Knowledge(Schema(columns=GERMAN.schema.columns, target=target), GERMAN.statistics, len(cells))
     same, certified = right(unmix(restarts=1, iterations=10)(GradientView(model, sent), known, [0]), cells)
@@ -548,12 +548,12 @@ def test_a_search_sees_the_inputs_that_the_network_computes(name: str) -> None:
     state = functional.linear(rows, network.state_weight, network.state_bias)
     real = network.run(rows).entering
     for tap, entering in zip(network.taps, network.deep(state), strict=True):
-        assert torch.allclose(entering, real[tap.at][:, : tap.inputs], atol=1e-10)
+        assert torch.allclose(entering, real[tap.layer][:, : tap.inputs], atol=1e-10)
     along = network.state_weight[:, :2]
     slopes = network.slopes(state, along)
     for tap, slope in zip(network.taps, slopes, strict=True):
         moved = network.deep(state + 1e-5 * along[:, 1])[network.taps.index(tap)]
-        assert torch.allclose(slope[..., 1], (moved - real[tap.at][:, : tap.inputs]) / 1e-5, atol=1e-3)
+        assert torch.allclose(slope[..., 1], (moved - real[tap.layer][:, : tap.inputs]) / 1e-5, atol=1e-3)
 
 
 def test_a_search_without_starts_ends_nowhere() -> None:
@@ -631,7 +631,7 @@ def test_maps_follow_the_parameters() -> None:
         for parameter in other.module.parameters():
             parameter.mul_(1.5)
     rows = Encoder(GERMAN.schema, GERMAN.statistics).encode(GERMAN.train.cells[:70])
-    moved = TracedNetwork.of(model, rows, model.parameters).at(other.parameters)
+    moved = TracedNetwork.of(model, rows, model.parameters).with_parameters(other.parameters)
     fresh = TracedNetwork.of(other, rows, other.parameters)
     assert torch.equal(moved.maps[0][0], fresh.maps[0][0])
     assert torch.equal(moved.state_weight, fresh.state_weight)

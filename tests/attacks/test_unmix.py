@@ -385,7 +385,7 @@ def test_a_search_ends_where_single_changes_of_cells_help_no_more() -> None:
     model.module.double()
     sent = list(gradient(model, encoder.encode(cells), labels).values())
     layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(sent[::2], sent[1::2], strict=True)]
-    network = Network.at(list(model.parameters.values()))
+    network = Network.of_parameters(list(model.parameters.values()))
     held = Gradient(network, "softmax", layers, 20, 2e-16)
     spans = held.spans()
     everything = torch.ones_like(occurring(encoder, spans[0], 2e-16))
@@ -437,7 +437,7 @@ def test_taking_every_record_leaves_nothing() -> None:
     cells, labels = GERMAN.train.cells[:9], GERMAN.train.labels[:9]
     sent = list(gradient(model, encoder.encode(cells), labels).values())
     layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(sent[::2], sent[1::2], strict=True)]
-    held = Gradient(Network.at(list(model.parameters.values())), "softmax", layers, 9, 2e-16)
+    held = Gradient(Network.of_parameters(list(model.parameters.values())), "softmax", layers, 9, 2e-16)
     rows = encoder.encode(cells)
     held.take(rows, torch.nn.functional.one_hot(labels.long(), 2).double())
     assert all(float(left.norm()) < 1e-12 for left in held.left)

@@ -517,5 +517,5 @@ def test_texts_serve_as_ids_and_inference_has_no_gradients(tmp_path: Path) -> No
     training = read_transcript(tmp_path / "a")
     assert training.ids == ("ä1", "b")
     assert training.rounds[0].gradients is None
-    assert training.own is not None
-    assert training.own[0] == {"ä1": 0, "b": 1}
+    assert training.own_columns is not None
+    assert training.own_columns[0] == {"ä1": 0, "b": 1}

@@ -203,8 +203,8 @@ def test_a_server_that_holds_labels_alone_attacks_one_party_of_three(tmp_path: P
     writer.exchange(ids, result.sent[1][0], result.back[1][0])
     training = read_transcript(tmp_path / "labels")
     assert training.schema.names == PRIVATE
-    assert training.own is not None
-    assert training.own[2]
+    assert training.own_columns is not None
+    assert training.own_columns[2]
     truth = table(tmp_path / "truth.csv", with_ids().assign(id=range(60)))
     known = table(tmp_path / "known.csv", with_ids(ids=range(20)).assign(id=range(20)))
     found = attacked(training.folder, attacks=["ridge_sa"], truth=truth, known=known)

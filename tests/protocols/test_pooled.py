@@ -19,9 +19,10 @@ def test_rows_are_dealt_out_once_and_with_their_shares() -> None:
     numbered = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries)
     for apart in (False, True):
         sets = parted(numbered, 300, 100, 50, seed=0, apart=apart)
-        dealt = [sets.auxiliary, sets.own, sets.held, *([sets.queries] if apart else [])]
+        dealt = [sets.auxiliary, sets.adversary, sets.held, *([sets.queries] if apart else [])]
         assert torch.equal(torch.cat([part.inputs[:, 0] for part in dealt]).sort().values, torch.arange(1000.0))
-        assert (int(sets.auxiliary.carries.sum()), int(sets.own.carries.sum()), len(sets.queries)) == (150, 33, 50)
+        carriers = int(sets.auxiliary.carries.sum()), int(sets.adversary.carries.sum())
+        assert (*carriers, len(sets.queries)) == (150, 33, 50)
         if not apart:
             assert set(sets.queries.inputs[:, 0].tolist()) <= set(sets.auxiliary.inputs[:, 0].tolist())
     other = parted(numbered, 300, 100, 50, seed=1)
@@ -36,7 +37,7 @@ def test_rows_of_one_group_go_to_one_party(apart: bool, share: float | None) -> 
     groups = torch.randint(250, (1000,), generator=generator)
     numbered = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries, groups=groups)
     sets = parted(numbered, 300, 100, 50, seed=0, auxiliary_share=share, own_share=0.33, apart=apart)
-    dealt = [sets.auxiliary, sets.own, sets.held, *([sets.queries] if apart else [])]
+    dealt = [sets.auxiliary, sets.adversary, sets.held, *([sets.queries] if apart else [])]
     assert [len(part) for part in dealt[:2]] == [300, 100]
     assert share is None or int(sets.auxiliary.carries.sum()) == 150
     assert len(sets.held) > 200
@@ -52,7 +53,7 @@ def test_rows_of_one_group_go_to_one_party(apart: bool, share: float | None) -> 
 def test_groups_that_each_have_one_row_are_as_rows_on_their_own() -> None:
     alone = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries, groups=torch.arange(1000))
     sets = parted(alone, 300, 100, 50, seed=0)
-    dealt = torch.cat([part.inputs[:, 0] for part in (sets.auxiliary, sets.own, sets.held)])
+    dealt = torch.cat([part.inputs[:, 0] for part in (sets.auxiliary, sets.adversary, sets.held)])
     assert torch.equal(dealt.sort().values, torch.arange(1000.0))
 
 

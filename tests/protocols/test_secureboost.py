@@ -173,7 +173,7 @@ def test_noise_is_on_the_passive_partys_sums_alone() -> None:
 
 def test_a_category_that_no_row_has_is_an_empty_bin() -> None:
     table = people(150)
-    cells, labels = table.at(torch.nonzero(table.cells[:, 2] != 1)[:, 0])
+    cells, labels = table.take(torch.nonzero(table.cells[:, 2] != 1)[:, 0])
     rows = encoded(table.schema, Statistics.of(table), cells)
     result = SecureBoost(recipe(table), (2,)).grow(table.schema, rows, labels.numpy())
     assert all((tree.sums[:, 1] == 0).all() for tree in result.decrypted.trees)

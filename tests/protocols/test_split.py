@@ -182,5 +182,5 @@ def test_records_are_clipped_and_blurred_by_their_own_loss_whatever_is_taken_of_
     form = FORMS[0]
     summed = learning.observe(replace(trained, model=replace(trained.model, form=form)), some, seed=4).view
     torch.testing.assert_close(
-        summed.gradient * form.own(summed.behind)[:, None], plain.own_gradient, rtol=1e-4, atol=1e-7
+        summed.gradient * form.own_factor(summed.behind)[:, None], plain.own_gradient, rtol=1e-4, atol=1e-7
     )

@@ -42,7 +42,7 @@ def audits(line: dict[str, str]) -> list[TableAudit]:
     found = []
     for audit in planned(line["table"]):
         shown = [label for label, run in audit.shown.items() if run == table.first]
-        places = [audit.axes_of(label, at=at) for label in shown for at in audit.configurations]
+        places = [audit.axes_of(label, configuration=at) for label in shown for at in audit.configurations]
         if any(all(str(place.get(axis)) == value for axis, value in where.items()) for place in places):
             found.append(audit)
     return found

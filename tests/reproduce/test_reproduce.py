@@ -51,7 +51,7 @@ def test_a_table_holds_every_printed_figure_and_runs_every_method(name: str) -> 
         for audit in table.planned()
         for called, run in audit.shown.items()
         for at in audit.configurations
-        for place in [audit.place(called, at=at)]
+        for place in [audit.place(called, configuration=at)]
     }
     assert {("faithful", "true", method, size) for method in METHODS for size in SIZES} <= run
     assert {("faithful", "restored", "tableak", size) for size in (8, 16, 32, 64, 128)} <= run

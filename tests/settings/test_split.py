@@ -180,7 +180,7 @@ def test_a_record_is_seen_once_an_epoch_by_default_with_the_weights_of_each_epoc
     assert isinstance(exposure, UnitsExposure)
     [exposed] = exposure.units
     assert isinstance(exposed, AttackedTraining)
-    views = exposed.seen.view.exchanges
+    views = exposed.transcript.view.exchanges
     assert len(views) == 3
     stages = exposed.trained.stages
     assert len(stages) == 4

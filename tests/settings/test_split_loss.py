@@ -111,5 +111,5 @@ def test_whole_clients_train_on_the_loss_that_is_given(topology: str) -> None:
 
 def test_what_is_undone_of_a_batch() -> None:
     behind = torch.tensor([4.0, 4.0])
-    assert MessageForm(scale=2.0).own(behind).tolist() == [2.0, 2.0]
-    assert MessageForm(scale=2.0, reduction="sum").own(behind).tolist() == [0.5, 0.5]
+    assert MessageForm(scale=2.0).own_factor(behind).tolist() == [2.0, 2.0]
+    assert MessageForm(scale=2.0, reduction="sum").own_factor(behind).tolist() == [0.5, 0.5]

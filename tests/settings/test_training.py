@@ -250,7 +250,7 @@ def test_table_15_is_the_attack_before_the_update_of_a_round() -> None:
     for audit in table.planned(victims=2):
         spec = audit.spec
         assert isinstance(spec, HorizontalSpec)
-        place = audit.place("tableak", at=audit.configurations[0])
+        place = audit.place("tableak", configuration=audit.configurations[0])
         assert table.figure(place) is not None
         assert spec.restarts == 15
         assert spec.batch_sizes == ((16,) if spec.dataset == "german" else (32,))

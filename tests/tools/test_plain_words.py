@@ -68,6 +68,23 @@ def test_noun_phrases_pass(good: str) -> None:
     assert not refused(CLASS.format(steps=good))
 
 
+@pytest.mark.parametrize("word", ["at", "here", "own", "seen", "some", "way"])
+def test_words_that_say_nothing_as_a_whole_name_are_refused(word: str) -> None:
+    def names(source: str, path: str = "src/seepage/models/fit.py") -> list[str]:
+        return [str(refusal) for refusal in plain_words.refused_names(source, Path(path))]
+
+    refused = f"src/seepage/models/fit.py:1: name {word!r} does not say"
+    for source in (f"{word} = rows", f"[0 for {word} in rows]", f"def {word}(): ...", f"lambda {word}: 0"):
+        [line] = names(source)
+        assert line.startswith(refused)
+    assert len(names(f"def _fit({word}): ...")) == len(names(f"def _{word}(): ...")) == 1
+    assert len(names(f"def fit({word}): ...")) == (word != "own")
+    # A part of a name, a use, and an attribute, which stands beside its owner.
+    assert not names(f"{word}_rows = view.{word}")
+    assert not names(f"class View:\n    {word}: int\n    def __init__(self): self.{word} = 0")
+    assert not names(f"{word} = rows", "src/seepage/kernel/rows.py")
+
+
 def test_class_names_that_occur_twice_are_refused_at_each_place() -> None:
     sources = [
         (Path("src/a.py"), "class Prior: ...\nclass Other: ..."),

@@ -38,8 +38,8 @@ def calibration_error(chances: Float[Tensor, "record value"], right: PerRecord, 
     if not len(right):
         return None
     sure = chances.max(1).values.double()
-    at = (sure * bins).ceil().clamp(1, bins).long() - 1
-    gaps = torch.zeros(bins, dtype=torch.float64).index_add(0, at, sure - right.double())
+    bin_of = (sure * bins).ceil().clamp(1, bins).long() - 1
+    gaps = torch.zeros(bins, dtype=torch.float64).index_add(0, bin_of, sure - right.double())
     return float(gaps.abs().sum() / len(right))
 
 
@@ -67,7 +67,9 @@ def share_explained(guess: PerRecord, truth: PerRecord) -> float:
     return max(0.0, float(1 - (guess - truth).square().sum() / spread)) if float(spread) else math.nan
 
 
-def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess) -> list[Measurement]:
+def measure_columns(
+    schema: Schema, private: Sequence[int], transcript: CutTranscript, guess: CutGuess
+) -> list[Measurement]:
     """Return the figures of a guess in one training, with those of each record where a figure is their mean.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
@@ -78,14 +80,14 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     share of cells that are proved, ``certified_wrong`` the share of these that are wrong, and ``still_possible`` the
     mean share of a column's values that are shown to replay a message.
     """
-    if guess.cells.shape != seen.cells.shape:
+    if guess.cells.shape != transcript.cells.shape:
         raise BadInputError(
             f"a guess of {len(guess.cells)} records and {guess.cells.shape[1]} columns was held against "
-            f"{len(seen.cells)} and {seen.cells.shape[1]}; guess the records of the view."
+            f"{len(transcript.cells)} and {transcript.cells.shape[1]}; guess the records of the view."
         )
     figures, f1_scores, right = [], [], []
     for k, i in enumerate(private):
-        column, true, guessed = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
+        column, true, guessed = schema.columns[i], transcript.cells[:, k], guess.cells[:, k]
         tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
         hits = ((true - guessed).abs() <= tolerance).double()
         right.append(hits)
@@ -104,14 +106,14 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
         figures.append(Measurement.of_unit("f1", None, sum(f1_scores) / len(f1_scores)))
     target = schema.target
     near = 0.0 if isinstance(target, Discrete) else target.tolerance
-    labelled = ((guess.labels - seen.labels).abs() <= near).double()
+    labelled = ((guess.labels - transcript.labels).abs() <= near).double()
     figures.append(Measurement.of_unit("accuracy", target.name, labelled.mean(), labelled))
     if isinstance(target, Discrete):
-        figures.append(Measurement.of_unit("f1", target.name, f1(target, seen.labels, guess.labels)))
+        figures.append(Measurement.of_unit("f1", target.name, f1(target, transcript.labels, guess.labels)))
     else:
-        figures.append(Measurement.of_unit("r2", target.name, share_explained(guess.labels, seen.labels)))
+        figures.append(Measurement.of_unit("r2", target.name, share_explained(guess.labels, transcript.labels)))
     if guess.label_chances is not None:
-        sure = (guess.label_chances.argmax(1) == seen.labels).double()
+        sure = (guess.label_chances.argmax(1) == transcript.labels).double()
         figures.append(Measurement.of_unit("calibration", target.name, calibration_error(guess.label_chances, sure)))
     whole = torch.stack([*right, labelled]).amin(0)
     figures.append(Measurement.of_unit("exact_match", None, whole.mean(), whole))

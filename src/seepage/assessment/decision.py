@@ -5,6 +5,27 @@ non-negative martingale or falls on average, and reaches ``1 / alpha`` with prob
 inequality), whatever the distribution is and whenever one stops. The bets are a fixed mixture of constant ones
 (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023; mixed as in Cover's
 universal portfolio). For independent units that are not alike everything holds for the average of their means.
+
+That the mean of lifts Y up to u is at least L is the same as a mean of at most 1 of the payoffs
+
+    X = (u - Y) / (u - L) >= 0.
+
+A bettor who puts the share b of his wealth on each of them has, and the mixture with weights w has,
+
+    W_b = prod_t (1 + b (X_t - 1)),   W = sum_b w_b W_b,   with  0 <= b <= 1  and  sum_b w_b = 1.
+
+No factor is below 0. Where the mean is not below L, none has a mean above 1, and W is a non-negative supermartingale
+that starts at 1. It shows that the mean is below L once ``log W >= log(1 / alpha)``. A mean of two such wealths is one
+again, which is how bets on two figures are combined. Bets that the mean is above a limit take the payoffs
+``(Y - l) / (L - l)`` from the least value l up.
+
+**Bounds.** For values x >= 0, and a number ``exp(-s)`` that their mean is tested to be above, X is ``x exp(s)``. Then
+``log(1 - b + b x exp(s))`` rises with s and is convex in it, as the logarithm of a sum of exponentials. So is the sum
+over the units, and so is log W, a logarithm of a sum of exponentials of convex functions. Newton's method from a point
+right of the root therefore stays right of it, where the number is shown. One such point is that of a single bet,
+of whose factors only ``b x exp(s)`` counts where x > 0, and 1 - b elsewhere:
+
+    s = (log(1 / alpha) - log w_b - sum log x - ones log b - zeros log(1 - b)) / ones.
 """
 
 from __future__ import annotations
@@ -50,9 +71,9 @@ def evidence_below(
         further: number of units that are added, as low as any seen or as ``least``.
     """
     _check_limit(limit, lower, upper)
-    seen = _checked(lifts, lower, upper)
-    payoff = (upper - seen.min(initial=least)) / (upper - limit)
-    return _log_wealth((upper - seen) / (upper - limit), _growth_of(payoff, further))
+    values = _checked(lifts, lower, upper)
+    payoff = (upper - values.min(initial=least)) / (upper - limit)
+    return _log_wealth((upper - values) / (upper - limit), _growth_of(payoff, further))
 
 
 def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
@@ -117,10 +138,11 @@ def least_mean(
     with np.errstate(divide="ignore", invalid="ignore"):  # a bet of everything that loses everything: -inf
         lost = np.where(zeros > 0, zeros * np.log1p(-_BETS)[:, None], 0.0)
     alone = (times * np.log(np.where(positive, gains, 1.0))).sum(0) + ones * np.log(_BETS)[:, None] + lost
-    at = ((threshold - _LOG_WEIGHTS[:, None] - alone) / ones).min(0)
+    # The start right of the root, by the best of the single bets.
+    exponents = ((threshold - _LOG_WEIGHTS[:, None] - alone) / ones).min(0)
     bets = _BETS[:, None, None]
     for _ in range(_STEPS):
-        grown = np.exp(at) * gains
+        grown = np.exp(exponents) * gains
         factors = 1 + bets * (rests + grown - 1)
         with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
             wealths = (times * np.log(factors)).sum(1)
@@ -128,11 +150,11 @@ def least_mean(
         # Of such a bet nothing is left, and nothing grows.
         slopes = (times * bets * grown / np.maximum(factors, _TINY)).sum(1)
         step = (logs - threshold) / (np.exp(_LOG_WEIGHTS[:, None] + wealths - logs) * slopes).sum(0)
-        at -= np.maximum(step, 0.0)
+        exponents -= np.maximum(step, 0.0)
         if (step < _CLOSE).all():
             break
     # A little less, so that rounding never claims more than is shown.
-    bounds[columns] = np.exp(-at - _LITTLE)
+    bounds[columns] = np.exp(-exponents - _LITTLE)
     return bounds
 
 
@@ -154,13 +176,13 @@ def evidence_beside(
 
 def upper_bound_beside(lifts: ArrayLike, scores: ArrayLike, least_baseline: float, *, alpha: float = ALPHA) -> float:
     """Return the least limit that ``evidence_beside`` shows the mean lift to be below; 1 where there is none."""
-    own, threshold = _checked(lifts, -1.0, 1.0), _threshold(alpha)
-    shown, open_below = 1.0, float(own.mean()) if len(own) else -1.0
+    values, threshold = _checked(lifts, -1.0, 1.0), _threshold(alpha)
+    shown, open_below = 1.0, float(values.mean()) if len(values) else -1.0
     if open_below >= 1:
         return 1.0
     for _ in range(_HALVINGS):
         middle = (shown + open_below) / 2
-        if evidence_beside(own, scores, least_baseline, middle) >= threshold:
+        if evidence_beside(values, scores, least_baseline, middle) >= threshold:
             shown = middle
         else:
             open_below = middle
@@ -232,18 +254,18 @@ def more_units(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, most: in
     """
     if shown_below(lifts, limit, alpha=alpha):
         return 0
-    seen = _checked(lifts, -1.0, 1.0)
-    if not len(seen) or np.sort(seen).mean() >= limit:
+    values = _checked(lifts, -1.0, 1.0)
+    if not len(values) or np.sort(values).mean() >= limit:
         return None
-    so_far = np.cumsum(log_growth((1 - seen) / (1 - limit)), axis=1)
+    so_far = np.cumsum(log_growth((1 - values) / (1 - limit)), axis=1)
     cycle, threshold = so_far[:, -1:], _threshold(alpha)
 
     def crosses(cycles: int) -> NDArray[np.bool_]:
         return mixture((1 + cycles) * cycle + so_far) >= threshold
 
     # At a fixed place of a cycle the log wealth is convex in the number of cycles, so it crosses from below only once.
-    cycles = bisect_left(range(most // len(seen) + 1), True, key=lambda number: bool(crosses(number).any()))
-    units = cycles * len(seen) + int(crosses(cycles).argmax()) + 1
+    cycles = bisect_left(range(most // len(values) + 1), True, key=lambda number: bool(crosses(number).any()))
+    units = cycles * len(values) + int(crosses(cycles).argmax()) + 1
     return units if units <= most and crosses(cycles).any() else None
 
 

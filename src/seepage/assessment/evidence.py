@@ -84,7 +84,7 @@ def evidence_of(
     }
     arrays = {name: None if part is None else part.numpy() for name, part in tensors.items()}
 
-    def own(v: int) -> dict[str, Any]:
+    def of_victim(v: int) -> dict[str, Any]:
         return {name: None if array is None else array[v : v + 1] for name, array in arrays.items()}
 
     return [
@@ -93,7 +93,7 @@ def evidence_of(
             groups=_groups(schema, matched.true[v], labels[v], matched.right[v].numpy()),
             regime=None if guess.regime is None else (guess.regime[v],),
             conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
-            **own(v),
+            **of_victim(v),
         )
         for v in range(len(matched.right))
     ]
@@ -110,7 +110,7 @@ def evidence_of_columns(
     choice: str | None = None,
 ) -> Evidence:
     """Return the evidence of a training whose records come in a known order; cells are NaN where the attack failed."""
-    some = slice(0, SHOWN)
+    shown = slice(0, SHOWN)
     return Evidence(
         column_names=schema.names,
         right=right[None].numpy(),
@@ -120,8 +120,8 @@ def evidence_of_columns(
         loss=None,
         course=None,
         certified=None,
-        true=true[None, some].double().numpy() if keep_records else None,
-        guess=guess[None, some].double().numpy() if keep_records else None,
+        true=true[None, shown].double().numpy() if keep_records else None,
+        guess=guess[None, shown].double().numpy() if keep_records else None,
         choice=None if choice is None else (choice,),
     )
 
@@ -157,8 +157,8 @@ def _groups(schema: Schema, cells: Tensor, labels: Tensor, right: np.ndarray) ->
         scored = right.sum(axis=1)
         counts: Counts = {}
         for code in codes.unique().long().tolist():
-            here = (codes.long() == code).numpy()
-            counts[str(column.categories[code])] = (int(here.sum()) * right.shape[1], int(scored[here].sum()))
+            mask = (codes.long() == code).numpy()
+            counts[str(column.categories[code])] = (int(mask.sum()) * right.shape[1], int(scored[mask].sum()))
         by_name[column.name] = counts
     return by_name
 

@@ -23,7 +23,9 @@ OF_RANGE = 0.1
 _MIDDLE = (0.05, 0.95)
 
 
-def measure_features(schema: Schema, seen: FeatureTranscript | ColumnsSecret, guess: FeatureGuess) -> list[Measurement]:
+def measure_features(
+    schema: Schema, transcript: FeatureTranscript | ColumnsSecret, guess: FeatureGuess
+) -> list[Measurement]:
     """Return the figures of a guess, one value a training, NaN where the attack itself failed.
 
     Accuracies and ``exact_match`` come with the values of the records whose mean they are.
@@ -37,19 +39,19 @@ def measure_features(schema: Schema, seen: FeatureTranscript | ColumnsSecret, gu
     them, nine tenths where the radii are right. ``replayed``: where a bottom model was inverted, the share of records
     whose cells follow exactly.
     """
-    if guess.cells.shape != seen.cells.shape:
+    if guess.cells.shape != transcript.cells.shape:
         raise BadInputError(
             f"a guess of shape {tuple(guess.cells.shape)} was held against records of shape "
-            f"{tuple(seen.cells.shape)}; guess the records of the view."
+            f"{tuple(transcript.cells.shape)}; guess the records of the view."
         )
     failed = guess.cells.isnan().flatten(1).any(1)
     if guess.failed is not None:
         failed = failed | guess.failed
     figures: dict[tuple[str, str | None], Tensor] = {}
     scores: dict[tuple[str, str | None], Tensor] = {}
-    right, middle, macro = right_features(schema, seen.cells, guess.cells), [], []
+    right, middle, macro = right_features(schema, transcript.cells, guess.cells), [], []
     for i, column in enumerate(schema.columns):
-        true, guessed = seen.cells[..., i], guess.cells[..., i]
+        true, guessed = transcript.cells[..., i], guess.cells[..., i]
         scores["accuracy", column.name] = right[..., i].double()
         figures["accuracy", column.name] = right[..., i].double().mean(1)
         if isinstance(column, Discrete):

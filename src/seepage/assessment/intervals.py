@@ -2,6 +2,13 @@
 
 Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows. Figures within known bounds
 have the betting intervals of ``assessment.decision``, which hold for any distribution of them. Others have Student's t.
+
+A figure x within [l, h] becomes the share ``y = (x - l) / (h - l)``. The least mean that y is shown to be above, at
+half of the error, is the lower end; the least mean of ``1 - y`` gives the upper one. Each is wrong with half of the
+error at most, so that both hold with the level. An end beyond the mean that was seen moves to it, which only makes an
+interval wider. That a rate of hits in counts, mean(H) / mean(C), is above r is a mean above 1 of ``H / r + (1 - C)``,
+with H and C as shares of the largest possible count. These are payoffs of values H with a rest ``1 - C``, so that no
+distribution of a ratio is needed.
 """
 
 from __future__ import annotations
@@ -133,16 +140,16 @@ def betting(samples: Collection[Sample], alpha: float) -> dict[Sample, Range]:
         total = sample[1] if isinstance(sample[1], int) else None
         by_size.setdefault((len(sample[0]), total), []).append(sample)
     bounds = {}
-    for (n, total), own in by_size.items():
+    for (n, total), alike in by_size.items():
         together = max(1, _VALUES_AT_ONCE // n)
-        for some in (own[i : i + together] for i in range(0, len(own), together)):
-            values = np.array([sample[0] for sample in some], dtype=float).T
+        for part in (alike[i : i + together] for i in range(0, len(alike), together)):
+            values = np.array([sample[0] for sample in part], dtype=float).T
             if total is None:
-                counts = np.array([sample[1] for sample in some], dtype=float).T
+                counts = np.array([sample[1] for sample in part], dtype=float).T
                 low, short = (least_mean(side, alpha=alpha, counts=counts) for side in (values, 1 - values))
             else:
                 low, short = (least_mean_of_all(side, total, alpha=alpha) for side in (values, 1 - values))
-            bounds |= dict(zip(some, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
+            bounds |= dict(zip(part, zip(low.tolist(), (1 - short).tolist(), strict=True), strict=True))
     return bounds
 
 

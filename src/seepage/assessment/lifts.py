@@ -55,13 +55,17 @@ def lifts(
             members = _members_of(measured, compared) if by_members else None
             best = best_reference(members or references, figure) if measured.is_rate else None
             if best is not None:
-                own = None if members is None or measured.clusters is None else pooled(measured.clusters)
-                at = next((m for m in compared.get(best[0], ()) if (m.metric, m.column) == figure), None)
-                proofs = Proofs(proved, at.values) if proved is not None and at is not None else None
+                clusters = None if members is None or measured.clusters is None else pooled(measured.clusters)
+                baseline = next((m for m in compared.get(best[0], ()) if (m.metric, m.column) == figure), None)
+                proofs = Proofs(proved, baseline.values) if proved is not None and baseline is not None else None
                 bounded[i] = (
                     best[0],
                     ScoredGain(
-                        measured.values, best[1], own, None if members else proofs, None if members else measured.total
+                        measured.values,
+                        best[1],
+                        clusters,
+                        None if members else proofs,
+                        None if members else measured.total,
                     ),
                 )
                 continue

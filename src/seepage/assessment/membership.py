@@ -29,11 +29,11 @@ def membership_figures(
     """
     shares = {RATE: FALSE_POSITIVES} if shares is None else shares
     figures: dict[str, list[float]] = {AUC: [], **{name: [] for name in shares}}
-    for own, other in zip(members, others, strict=True):
-        positive = torch.cat([torch.ones_like(own), torch.zeros_like(other)]).bool()
-        figures[AUC].append(auc(torch.cat([own, other]), positive) or 0.0)
+    for member, other in zip(members, others, strict=True):
+        positive = torch.cat([torch.ones_like(member), torch.zeros_like(other)]).bool()
+        figures[AUC].append(auc(torch.cat([member, other]), positive) or 0.0)
         highest = other.sort(descending=True).values
         for name, share in shares.items():
             threshold = highest[min(int(share * len(other)), len(other) - 1)]
-            figures[name].append(float((own > threshold).double().mean()))
+            figures[name].append(float((member > threshold).double().mean()))
     return [Measurement(name, None, torch.tensor(values, dtype=torch.float64)) for name, values in figures.items()]

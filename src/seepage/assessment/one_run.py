@@ -121,7 +121,7 @@ def audit_training(
     rows = torch.cat([others, chosen[coins]])
     steps = recipe.steps(model, len(rows), records, local)
     learnt = SimulatedTraining(model, encoder, table, rows, *how).run([rate], [0], steps)
-    scores = -_losses(model, learnt, encoder, *table.at(chosen))
+    scores = -_losses(model, learnt, encoder, *table.take(chosen))
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(f"the training diverged at a learning rate of {rate:g}; give smaller ones.")
     delta = recipe.delta or min(_DELTA, 0.1 / count)
@@ -142,9 +142,9 @@ def _mislabelled(table: Table, chosen: Int[Tensor, " canary"], generator: torch.
             "all rows have the same label, so that no canary can have another; use canaries of kind 'rows'."
         )
     # A step of one or more through the other labels ends at another one.
-    at = torch.searchsorted(values, labels[chosen])
+    code = torch.searchsorted(values, labels[chosen])
     step = torch.randint(1, len(values), (len(chosen),), generator=generator)
-    labels[chosen] = values[(at + step) % len(values)]
+    labels[chosen] = values[(code + step) % len(values)]
     return table.of_cells(table.cells, labels)
 
 

@@ -39,10 +39,10 @@ def measure_tables(secret: RecordsSecret, guess: RecordsGuess) -> list[Measureme
 
 
 def _facts(facts: Sequence[Mapping[str, float]]) -> list[Measurement]:
-    names = dict.fromkeys(name for own in facts for name in own)
+    names = dict.fromkeys(name for record in facts for name in record)
     figures = []
     for name in names:
-        values = torch.tensor([own.get(name, float("nan")) for own in facts], dtype=torch.float64)
+        values = torch.tensor([record.get(name, float("nan")) for record in facts], dtype=torch.float64)
         bounds = (0.0, 1.0) if name in _SHARES else (0.0, float("inf"))
         figures.append(Measurement(name, None, values, True, bounds))
     return figures
@@ -59,5 +59,5 @@ def _overlap(true: Float[Tensor, "record column"], guess: Float[Tensor, "record 
         >>> _overlap(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[1.0], [2.0], [2.0]]))
         0.6666666666666666
     """
-    own, read = Counter(map(tuple, true.tolist())), Counter(map(tuple, guess.tolist()))
-    return sum((own & read).values()) / max(len(true), 1)
+    truth, read = Counter(map(tuple, true.tolist())), Counter(map(tuple, guess.tolist()))
+    return sum((truth & read).values()) / max(len(true), 1)

@@ -73,9 +73,9 @@ class Population:
         """Distances within which cells count as right; beyond by a rounding is within."""
         return [float(tolerance) * (1 + 8 * torch.finfo(torch.float64).eps) for tolerance in tolerances(self.schema)]
 
-    def at(self, rows: Int[Tensor, "*some"]) -> Float[Tensor, "*some column"]:
+    def take(self, rows: Int[Tensor, "*some"]) -> Float[Tensor, "*some column"]:
         """Return the guessed columns of some rows."""
-        return self.table.at(rows)[0][..., self.places]
+        return self.table.take(rows)[0][..., self.places]
 
     def isolated(self, guess: Cells, used: Bool[Tensor, "record predicate column"]) -> Int[Tensor, "record predicate"]:
         """Return the only row for which a predicate is true, -1 where it is true for none or several.
@@ -121,7 +121,7 @@ class Population:
 
         def added_by(row: Tensor) -> Tensor:
             """Return what each number from the last one on adds to a row's distance, summed up to all of them."""
-            apart = ((self.at(row)[0, numbers] - wanted).abs() / widths).clamp(max=1)
+            apart = ((self.take(row)[0, numbers] - wanted).abs() / widths).clamp(max=1)
             return torch.cat([apart.flip(0).cumsum(0).flip(0), torch.zeros(1, dtype=torch.float64)])
 
         # Distances grow with every column, so that what is beyond any row's distance already is not looked at again.
@@ -204,13 +204,15 @@ def questions_of_batches(
     true ones. Where labels are granted, a control record has the nearest label.
     """
     units, population = [], questions.population
-    for v, (own, guessed) in enumerate(zip(true, guess, strict=True)):
+    for v, (records, guessed) in enumerate(zip(true, guess, strict=True)):
         generator = torch.Generator().manual_seed(questions.seeds[v])
-        others = _others(population, own, None if questions.known is None else questions.known[v, :, 0], generator)
+        others = _others(population, records, None if questions.known is None else questions.known[v, :, 0], generator)
         schema, scale = population.schema, scales(population.schema, population.statistics)
         index = matching(schema, scale, others, guessed.expand(len(others), *guessed.shape))
         controls, standing = others[:, :_GUESSES].flatten(0, 1), index[:, :_GUESSES].flatten()
-        units.append(_figures(population, guessed, own[:_GUESSES], controls, standing, generator, questions.possible))
+        units.append(
+            _figures(population, guessed, records[:_GUESSES], controls, standing, generator, questions.possible)
+        )
     return _joined(units, members=False)
 
 
@@ -287,7 +289,7 @@ def _of(
     """Return whether guesses succeed against the records that they stand for, by question."""
 
     def is_it(rows: Tensor, of: Tensor) -> Tensor:
-        return (rows >= 0) & (population.at(rows.clamp(min=0)) == of).all(-1)
+        return (rows >= 0) & (population.take(rows.clamp(min=0)) == of).all(-1)
 
     figures: _Unit = {(SINGLED_OUT + ending, None): is_it(singled, record[:, None]).double().mean(1)}
     if population.quasi_identifiers:
@@ -307,24 +309,24 @@ def _others(
     other = torch.ones(len(table), dtype=torch.bool)
     for record, rarest in zip(true, population.rarities(true).argmin(1).tolist(), strict=True):
         rows = table.near(population.places[rarest], float(record[rarest]), 0.0).nonzero()[:, 0]
-        rows = rows[(population.at(rows) == record).all(1)]
+        rows = rows[(population.take(rows) == record).all(1)]
         # Of rows that are alike, one is the record itself.
         other[rows[other[rows]][:1]] = False
     rows = torch.randperm(len(table), generator=generator)
     rows = rows[other[rows]]
     draws = min(-(-_CONTROLS // len(true)), len(rows) // len(true))
     if labels is None:
-        return population.at(rows[: draws * len(true)].reshape(draws, len(true)))
+        return population.take(rows[: draws * len(true)].reshape(draws, len(true)))
     count, taken = draws * len(true), set[int]()
-    own, wanted = table.labels[rows], labels.tolist()
-    nearest = {label: iter(nearest_first(own, label, count)) for label in set(wanted)}
+    row_labels, wanted = table.labels[rows], labels.tolist()
+    nearest = {label: iter(nearest_first(row_labels, label, count)) for label in set(wanted)}
     chosen = []
     for label in wanted * draws:
         # What another record has taken, as may be where labels are numbers, is passed over.
         place = next(place for place in nearest[label] if place not in taken)
         taken.add(place)
         chosen.append(place)
-    return population.at(rows[chosen].reshape(draws, len(true)))
+    return population.take(rows[chosen].reshape(draws, len(true)))
 
 
 def nearest_first(values: Float[Tensor, " some"], value: float, count: int) -> list[int]:
@@ -341,7 +343,7 @@ def _joined(units: Sequence[_Unit], members: bool) -> list[Measurement]:
     """Return the figures of all units, NaN where a unit has none, with those of single records if ``members``."""
     measurements = []
     for metric, column in dict.fromkeys(name for unit in units for name in unit):
-        each = tuple(unit.get((metric, column), torch.tensor([math.nan], dtype=torch.float64)) for unit in units)
-        means = torch.stack([values.mean() for values in each])
-        measurements.append(Measurement(metric, column, means, clusters=each if members else None))
+        by_unit = tuple(unit.get((metric, column), torch.tensor([math.nan], dtype=torch.float64)) for unit in units)
+        means = torch.stack([values.mean() for values in by_unit])
+        measurements.append(Measurement(metric, column, means, clusters=by_unit if members else None))
     return measurements

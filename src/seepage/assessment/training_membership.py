@@ -127,7 +127,7 @@ def measure_training_membership(
     for metric, side in zip(RIGHT, (0, 1), strict=True):
         losses = [repetition["loss", "final", "deployed"][side] for repetition in repetitions]
         # A loss below log 2 is a chance above one half.
-        right = torch.stack([(own > -math.log(2)).double().mean() for own in losses])
+        right = torch.stack([(chances > -math.log(2)).double().mean() for chances in losses])
         share = interval(right, bounds=(0.0, 1.0))
         figures.append(MembershipFigure("none", "about", "final", "deployed", metric, share))
     return figures
@@ -191,7 +191,7 @@ def train_models(
 ) -> TrainedModels:
     """Train the models of one repetition, deployed ones in pairs on the two halves of the candidates."""
     n, count = sizes.trained, 3 * sizes.trained + sizes.population
-    cells, labels = dataset.all.at(torch.randperm(len(dataset.all), generator=generator)[:count])
+    cells, labels = dataset.all.take(torch.randperm(len(dataset.all), generator=generator)[:count])
     # The first 2n rows are the candidates, the next n are what control models are trained on.
     halves = torch.stack([torch.randperm(2 * n, generator=generator) for _ in range(test.shadows // 2)])
     chosen = halves.unflatten(1, (2, n)).flatten(0, 1)
@@ -201,19 +201,19 @@ def train_models(
     members = torch.zeros(test.shadows, 2 * n, dtype=torch.bool).scatter(1, chosen, True)
     coins = torch.stack([torch.randperm(2 * n, generator=generator) < n for _ in fresh])
     if isinstance(learner, Boosting):
-        some = min(test.rounds, learner.rounds)
-        ends = [round(learner.rounds * (k + 1) / some) for k in range(some)]
+        marks = min(test.rounds, learner.rounds)
+        ends = [round(learner.rounds * (k + 1) / marks) for k in range(marks)]
         rows = encoded(dataset.schema, dataset.statistics, cells)
         stages = margins_by_round(rows, labels.numpy(), models.numpy(), learner, ends)
-        seen = {"rounds": [own_class_logits(stage, labels) for stage in stages]}
+        by_kind = {"rounds": [own_class_logits(stage, labels) for stage in stages]}
     else:
         inputs = Encoder(dataset.schema, dataset.statistics, dtype=torch.float32).encode(cells)
         if isinstance(learner, Dense):
             trained = learner.rounds(inputs, labels.long(), models, seeds, test.rounds)
-            seen = {"rounds": [own_class_logits(_logits(stage, inputs), labels) for stage in trained]}
+            by_kind = {"rounds": [own_class_logits(_logits(stage, inputs), labels) for stage in trained]}
         else:
-            seen = _federated(learner, inputs, labels, models, seeds, generator)
-    logits = {name: torch.stack(stages, 2) for name, stages in seen.items()}
+            by_kind = _federated(learner, inputs, labels, models, seeds, generator)
+    logits = {name: torch.stack(stages, 2) for name, stages in by_kind.items()}
     logits["final"] = logits["rounds"][..., -1:]
     candidates = {name: values[:, : 2 * n] for name, values in logits.items()}
     return TrainedModels(candidates, {name: values[:, 3 * n :] for name, values in logits.items()}, members, coins)
@@ -231,12 +231,12 @@ def _federated(
     shape, share = (len(models), len(inputs)), models.shape[1] // learner.sites
     site = torch.randint(learner.sites, shape, generator=generator)
     site.scatter_(1, models, (torch.arange(models.shape[1]) // share).expand_as(models))
-    seen: dict[str, list[Float[Tensor, "model row"]]] = {"rounds": [], "updates": []}
+    by_kind: dict[str, list[Float[Tensor, "model row"]]] = {"rounds": [], "updates": []}
     for average, sites in learner.train(inputs, labels.long(), models, seeds):
-        seen["rounds"].append(own_class_logits(_logits(average, inputs), labels))
-        each = own_class_logits(_logits(sites, inputs), labels).unflatten(0, (-1, learner.sites))
-        seen["updates"].append(each.gather(1, site[:, None])[:, 0])
-    return seen
+        by_kind["rounds"].append(own_class_logits(_logits(average, inputs), labels))
+        by_site = own_class_logits(_logits(sites, inputs), labels).unflatten(0, (-1, learner.sites))
+        by_kind["updates"].append(by_site.gather(1, site[:, None])[:, 0])
+    return by_kind
 
 
 def _repetition(

@@ -385,9 +385,9 @@ class SimulatedTraining:
         if self.clients == 1:
             return self._sent(encoded, labels, seeds, theta)
         rows, targets = (t.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1) for t in (encoded, labels))
-        each = {name: parameter.repeat_interleave(self.clients, 0) for name, parameter in theta.items()}
+        by_client = {name: parameter.repeat_interleave(self.clients, 0) for name, parameter in theta.items()}
         client_seeds = [stream(seed, client, "client") for seed in seeds for client in range(self.clients)]
-        sent = self._sent(rows, targets, client_seeds, each)
+        sent = self._sent(rows, targets, client_seeds, by_client)
         return {name: message.unflatten(0, (-1, self.clients)).mean(1) for name, message in sent.items()}
 
     def _sent(self, encoded: Batches, labels: Labels, seeds: Sequence[int], theta: Update) -> Update:
@@ -473,9 +473,9 @@ def best_rate(training: SimulatedTraining, recipe: Recipe, steps: int) -> float:
     count = min(_ROWS_TO_CHOOSE, round(_SHARE_TO_CHOOSE * len(order)))
     enough = 0 < count <= len(order) - training.records
     chosen, left = (order[:count], order[count:]) if enough else (order[:_ROWS_TO_CHOOSE], order)
-    each = [rate for rate in rates for _ in range(_TRAININGS_TO_CHOOSE)]
+    tried_rates = [rate for rate in rates for _ in range(_TRAININGS_TO_CHOOSE)]
     streams = list(range(_TRAININGS_TO_CHOOSE)) * len(rates)
-    learnt = dataclasses.replace(training, rows=left).run(each, streams, steps)
+    learnt = dataclasses.replace(training, rows=left).run(tried_rates, streams, steps)
     cells, labels = training.table.cells[chosen], training.table.labels[chosen]
     scores = score_trainings(training.model, learnt, training.encoder, cells, labels)
     encoded = training.encoder.encode(cells.to(training.encoder.mean.device))
@@ -494,7 +494,7 @@ def network_outputs(
     """Return the outputs of each trained network, by parameters and running statistics as ``run`` returns them."""
     module = copy.deepcopy(model.module).eval()
     with torch.no_grad():
-        return vmap(lambda own: call(module, own, encoded))(learnt)
+        return vmap(lambda tensors: call(module, tensors, encoded))(learnt)
 
 
 def score_trainings(
@@ -506,8 +506,8 @@ def score_trainings(
 ) -> Float[Tensor, " training"]:
     """Return each training's accuracy or root mean squared error, NaN where outputs are not finite."""
     scored, finite = [], []
-    for own, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
-        outputs = network_outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
+    for part, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
+        outputs = network_outputs(model, learnt, encoder.encode(part.to(encoder.mean.device)))
         truth = true.to(outputs.device)
         finite.append(outputs.isfinite().flatten(1).all(1))
         if model.head == "softmax":

@@ -52,8 +52,8 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     flags = []
     for victim, (cells, labels) in enumerate(zip(secret.cells, secret.labels, strict=True)):
         rows = encoder.encode(cells.to(encoder.mean.device)).double()
-        at = view.place(victim) if isinstance(view, GradientView) else view.model.parameters
-        place = {name: p.detach().double() for name, p in at.items()}
+        point = view.place(victim) if isinstance(view, GradientView) else view.model.parameters
+        place = {name: p.detach().double() for name, p in point.items()}
         targets = labels.to(rows)
         noise = _noise(view, victim, len(cells), precision)
         flags.append(_above(model, rows, targets, place, noise) & _computed(model, rows, targets, place, precision))
@@ -67,11 +67,11 @@ def _noise(view: View, victim: int, records: int, precision: float) -> dict[str,
         entries, cast = sent[victim].double(), cast_noise(sent, view.precision)
         if isinstance(view, UpdateView):
             training = view.training
-            each = records // view.clients
-            moved = math.fsum(training.rates(each))
+            client_records = records // view.clients
+            moved = math.fsum(training.rates(client_records))
             # A step rounds the parameter that it changes.
             size = float(view.model.parameters[name].double().square().mean().sqrt())
-            step = _ROUNDING * precision * size * math.sqrt(training.steps(each))
+            step = _ROUNDING * precision * size * math.sqrt(training.steps(client_records))
             deviations[name] = math.hypot(step, cast) / moved
         else:
             deviations[name] = math.hypot(_ROUNDING * precision * float(entries.square().mean().sqrt()), cast)
@@ -82,16 +82,16 @@ def _above(model: Model, rows: Rows, labels: Tensor, place: Update, noise: dict[
     """Return which records have a part of the message that is longer than rounding in some weight."""
     size = sum(p.numel() for p in place.values())
     flags = []
-    some = max(1, _AT_ONCE // size)
-    for each, targets in zip(rows.split(some), labels.split(some), strict=True):
-        expanded = {name: p.expand(len(each), *p.shape) for name, p in place.items()}
-        sent = gradient(model, each[:, None], targets[:, None], expanded)
-        longer = torch.zeros(len(each), dtype=torch.bool, device=rows.device)
+    together = max(1, _AT_ONCE // size)
+    for group, targets in zip(rows.split(together), labels.split(together), strict=True):
+        expanded = {name: p.expand(len(group), *p.shape) for name, p in place.items()}
+        sent = gradient(model, group[:, None], targets[:, None], expanded)
+        longer = torch.zeros(len(group), dtype=torch.bool, device=rows.device)
         for name, part in sent.items():
             if part.dim() < 3:
                 continue
-            own = part.flatten(1).norm(dim=1) / len(rows)
-            longer |= (own > _LONGER * noise[name]) & (own > 0)
+            length = part.flatten(1).norm(dim=1) / len(rows)
+            longer |= (length > _LONGER * noise[name]) & (length > 0)
         flags.append(longer)
     return torch.cat(flags)
 

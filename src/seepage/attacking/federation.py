@@ -116,8 +116,8 @@ class AttackedFederation:
     @property
     def counts(self) -> dict[Outcome, int]:
         """Number of updates of each outcome, in order of gravity."""
-        each = [update.outcome for update in self.updates]
-        return {outcome: each.count(outcome) for outcome in OUTCOMES}
+        outcomes = [update.outcome for update in self.updates]
+        return {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
 
     @property
     def incomplete(self) -> bool:
@@ -131,9 +131,9 @@ class AttackedFederation:
             {**_record(update, update.notes), "round": update.round, "outcome": update.outcome}
             for update in self.updates
         ]
-        each = "What each update gives away"
-        table = FindingsTable(each, _OF_UPDATES, tuple(updates), sparse=True)
-        sections = [FindingsSection(each, tuple(self._words()), (), (table,), "updates")]
+        title = "What each update gives away"
+        table = FindingsTable(title, _OF_UPDATES, tuple(updates), sparse=True)
+        sections = [FindingsSection(title, tuple(self._words()), (), (table,), "updates")]
         if self.clients:
             clients = tuple({**_record(client), "rounds": client.rounds} for client in self.clients)
             together = "What all rounds of a client give away together"
@@ -220,11 +220,11 @@ class FederationAttack:
             self._rows(path, self.schema)
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
-        updates, together, each = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
+        updates, together, recovered_updates = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
         for client in clients:
-            own = [file for file in files if file.client == client]
+            of_client = [file for file in files if file.client == client]
             attacked = list[Recovered]()
-            for file in own:
+            for file in of_client:
                 shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
                 finding, recovered = self._attack_file(file, len(updates), truths.get(client), shown, keep)
                 updates.append(finding)
@@ -233,8 +233,8 @@ class FederationAttack:
                 else:
                     attacked.append(recovered)
                 shown.ended()
-            each += attacked
-            if len(own) > 1:
+            recovered_updates += attacked
+            if len(of_client) > 1:
                 try:
                     together.append(self._linked(client, attacked, truths.get(client)))
                 except CertifiedWrongError:
@@ -242,12 +242,14 @@ class FederationAttack:
                 except Exception as error:
                     together.append(ClientFinding(client, why=f"not linked: {one_line(error)}", failed=True))
         audit = None
-        if each:
+        if recovered_updates:
             lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
-            parts = {part.title: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
+            parts = {
+                part.title: part for recovered in recovered_updates for part in recovered.attacked.audit.spec.defenses
+            }
             changed = {"defenses": tuple(parts.values()), "gate": self.gate}
-            spec = each[0].attacked.audit.spec.model_copy(update=changed)
-            audit = several("captured updates", spec, [recovered.attacked for recovered in each], lost)
+            spec = recovered_updates[0].attacked.audit.spec.model_copy(update=changed)
+            audit = several("captured updates", spec, [recovered.attacked for recovered in recovered_updates], lost)
         return AttackedFederation(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(
@@ -371,13 +373,13 @@ class FederationAttack:
         same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
         if same and attack.together(view, knowledge):
             guess = attack(view, knowledge, [stream(self.seed, 0, "starts")])
-            way = _MATCHED
+            method = _MATCHED
         else:
             guess = pooled([recovered.guess for recovered in attacked], knowledge)
-            way = _LINKED
+            method = _LINKED
         certainty, _ = doubts(schema, statistics, guess)
         records, cells, estimated = _counts(guess, certainty)
-        if way == _LINKED:
+        if method == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         score = None
@@ -396,7 +398,7 @@ class FederationAttack:
                 stated=stated,
             )
             score = run_parts(CapturedAudit(audit.spec, exposure)).row()
-        return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
+        return ClientFinding(client, len(attacked), total, records, cells, estimated, method, score)
 
     def _weights(self, file: CapturedFile) -> Path:
         """Return the file of the model that was sent when an update was made."""

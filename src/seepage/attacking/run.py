@@ -114,27 +114,27 @@ def _run(audit: CapturedAudit, part: PlannedPart, progress: Progress | None) -> 
     return run
 
 
-def several(name: str, spec: CapturedSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
+def several(name: str, spec: CapturedSpec, captures: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
     """Join the results of one attack on several captures into one audit; failures are by the place of their unit."""
-    places = [unit for unit in range(len(each) + len(failures)) if unit not in failures]
+    places = [unit for unit in range(len(captures) + len(failures)) if unit not in failures]
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
-    first = each[0].audit
+    first = captures[0].audit
     about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0, settings={})
     audit = copy(first)
     audit.spec, audit.about, audit.captured, audit.knowledge = spec, about, len(places) + len(lost), {}
-    audit.parts = tuple({part.label: part for attacked in each for part in attacked.audit.parts}.values())
-    audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
+    audit.parts = tuple({part.label: part for attacked in captures for part in attacked.audit.parts}.values())
+    audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in captures for run in attacked.runs))
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
-            own = {
+            joined = {
                 unit: run
-                for unit, attacked in zip(places, each, strict=True)
+                for unit, attacked in zip(places, captures, strict=True)
                 for run in attacked.runs
                 if (run.configuration, run.label) == (configuration, part.label) and run.measured
             }
-            if own:
-                runs.append(_joined(own, lost))
+            if joined:
+                runs.append(_joined(joined, lost))
     return Attacked(audit, tuple(runs))
 
 

@@ -27,10 +27,10 @@ def own_class_logits(
         >>> own_class_logits(torch.tensor([[[2.0, 0.5]]]), torch.tensor([0.0])).tolist()
         [[1.5]]
     """
-    own = labels.long().to(logits.device)[None, :, None].expand(len(logits), -1, 1)
+    codes = labels.long().to(logits.device)[None, :, None].expand(len(logits), -1, 1)
     values = logits.double()
-    others = values.scatter(2, own, -torch.inf).logsumexp(2)
-    return values.gather(2, own)[..., 0] - others
+    others = values.scatter(2, codes, -torch.inf).logsumexp(2)
+    return values.gather(2, codes)[..., 0] - others
 
 
 def loss_scores(targets: Logits) -> Scores:
@@ -55,8 +55,8 @@ def lira_scores(
     """
     weights = _weights(targets, shadows, left_out)
     direction = _discriminant(shadows.double(), members)
-    own, others = targets.double() @ direction, shadows.double() @ direction
-    squares, means = torch.zeros_like(own), list[Tensor]()
+    scores, others = targets.double() @ direction, shadows.double() @ direction
+    squares, means = torch.zeros_like(scores), list[Tensor]()
     for inside in (members.double(), 1 - members.double()):
         means.append(_means(weights, others, inside))
         squares += (weights @ inside) * (_means(weights, others.square(), inside) - means[-1].square())
@@ -64,7 +64,7 @@ def lira_scores(
     least = torch.finfo(torch.float64).tiny
     usual = (squares / freedom).clamp(min=least).log().mean(1, keepdim=True).exp()
     variance = (_PRIOR * usual + squares.clamp(min=0)) / (_PRIOR + freedom)
-    return ((own - means[1]).square() - (own - means[0]).square()) / (2 * variance)
+    return ((scores - means[1]).square() - (scores - means[0]).square()) / (2 * variance)
 
 
 def _weights(targets: Tensor, shadows: Tensor, left_out: Tensor | None) -> Float[Tensor, "target model"]:
@@ -112,13 +112,13 @@ def rmia_scores(
     """
     weights, inside = _weights(targets, shadows, left_out), members.double()
     of_targets, of_shadows = (logits.double().sigmoid() for logits in population)
-    own, others = list[Tensor](), list[Tensor]()
+    ratio_parts, others = list[Tensor](), list[Tensor]()
     for k, chances in enumerate(shadows.double().sigmoid().unbind(2)):
         expected = (_means(weights, chances, inside) + _means(weights, chances, 1 - inside)) / 2
-        own.append(targets[..., k].double().sigmoid().log() - expected.log())
+        ratio_parts.append(targets[..., k].double().sigmoid().log() - expected.log())
         everyone = weights @ of_shadows[..., k] / weights.sum(1, keepdim=True)
         others.append(of_targets[..., k].log() - everyone.log())
-    ratios, population_ratios = torch.stack(own).mean(0), torch.stack(others).mean(0).sort(1).values
+    ratios, population_ratios = torch.stack(ratio_parts).mean(0), torch.stack(others).mean(0).sort(1).values
     threshold = torch.tensor(gamma, dtype=torch.float64).log()
     dominated = torch.searchsorted(population_ratios, (ratios - threshold).contiguous(), right=True)
     return dominated.double() / population_ratios.shape[1]

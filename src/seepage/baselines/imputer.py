@@ -48,8 +48,8 @@ class CutImputer:
         rows, model, schema = knowledge.auxiliary, view.model, knowledge.schema
         if rows is None or not len(rows):
             raise BadInputError("the imputer learns from auxiliary rows, but the attacker holds none; grant it some.")
-        own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
-        known, sought = own_inputs(own, rows.cells[:, list(model.public)]), own_inputs(own, view.features)
+        public = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
+        known, sought = own_inputs(public, rows.cells[:, list(model.public)]), own_inputs(public, view.features)
         columns = [*((schema.columns[i], rows.cells[:, i]) for i in model.private), (schema.target, rows.labels)]
         trees = _trees_of(len(columns))
         *cells, labels = (
@@ -72,11 +72,11 @@ class FeatureImputer:
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; ``seeds`` are those of each training's trees."""
         rows = knowledge.granted_auxiliary("the guess by boosted trees")
-        own = view.model.partition.schemas[0]
+        schema = view.model.partition.schemas[0]
         trees = _trees_of(len(seeds) * len(knowledge.schema.columns))
         trainings = []
         for k, seed in enumerate(seeds):
-            known, sought = own_inputs(own, rows.own[k]), own_inputs(own, view.own[k])
+            known, sought = own_inputs(schema, rows.own[k]), own_inputs(schema, view.own[k])
             if view.labels is not None:
                 known = torch.cat([known, rows.labels[k, :, None]], dim=1)
                 sought = torch.cat([sought, view.labels[k, :, None]], dim=1)
@@ -161,6 +161,6 @@ def _learnt(
     true = targets[train:].argmax(1)
     if not len(true):
         return answers, 0.0
-    own = left_out[np.arange(len(true)), true]
-    likelihoods = [np.log(weight * own + (1 - weight) * shares[true]).sum() for weight in _WEIGHTS]
+    of_truth = left_out[np.arange(len(true)), true]
+    likelihoods = [np.log(weight * of_truth + (1 - weight) * shares[true]).sum() for weight in _WEIGHTS]
     return answers, _WEIGHTS[int(np.argmax(likelihoods))]

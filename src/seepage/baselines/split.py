@@ -71,9 +71,9 @@ class Nearest:
             auxiliary = numbered(schema, model.public, rows.cells[:, list(model.public)])
             records = numbered(schema, model.public, view.features)
         near = []
-        for some in records.split(max(1, _AT_ONCE // len(auxiliary))):
+        for part in records.split(max(1, _AT_ONCE // len(auxiliary))):
             # Not by products of rows: large numbers beside small codes would lose these.
-            distances = torch.cdist(some, auxiliary, compute_mode="donot_use_mm_for_euclid_dist")
+            distances = torch.cdist(part, auxiliary, compute_mode="donot_use_mm_for_euclid_dist")
             near.append(distances.topk(self.neighbours, largest=False).indices)
         index = torch.cat(near)
         cells = [_vote(schema.columns[i], rows.cells[:, i][index]) for i in model.private]
@@ -82,8 +82,11 @@ class Nearest:
 
 def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
     """Return cells numbered as by label encoders: a discrete cell is the position of its category in sorted order."""
-    own = zip([schema.columns[i] for i in columns], cells.unbind(1), strict=True)
-    codes = [_places(column)[values.long()] if isinstance(column, Discrete) else values for column, values in own]
+    columns_of_cells = zip([schema.columns[i] for i in columns], cells.unbind(1), strict=True)
+    codes = [
+        _places(column)[values.long()] if isinstance(column, Discrete) else values
+        for column, values in columns_of_cells
+    ]
     return torch.stack(codes, dim=1)
 
 

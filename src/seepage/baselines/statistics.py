@@ -77,16 +77,16 @@ def _of_run(message: TablesMessage) -> Tables:
         for axis, column in enumerate(place):
             single.setdefault(column, counted.sum(tuple(other for other in range(len(place)) if other != axis)))
     # A number without figures may be any.
-    own = [single.get(i, np.ones(len(levels))) for i, levels in enumerate(message.levels)]
-    own = [message.changed * shares / max(float(shares.sum()), 1e-300) for shares in own]
+    shares_of = [single.get(i, np.ones(len(levels))) for i, levels in enumerate(message.levels)]
+    shares_of = [message.changed * shares / max(float(shares.sum()), 1e-300) for shares in shares_of]
     scale = message.changed / (message.records or message.changed)
 
     def table(i: int, j: int) -> np.ndarray:
         if i == j:
-            return np.diag(own[i])
+            return np.diag(shares_of[i])
         if i > j:
             return table(j, i).T
-        return counts[i, j] * scale if (i, j) in counts else np.outer(own[i], own[j]) / message.changed
+        return counts[i, j] * scale if (i, j) in counts else np.outer(shares_of[i], shares_of[j]) / message.changed
 
     return [[table(i, j) for j in range(number)] for i in range(number)]
 
@@ -132,11 +132,11 @@ def independent(message: StatisticsMessage, knowledge: StatisticsKnowledge) -> T
     size = _size(message)
     shares = []
     for marginal, levels in zip(knowledge.statistics.marginals, message.levels, strict=True):
-        own = np.maximum(marginal.probabilities.numpy()[list(levels)], 1e-6)
-        shares.append(own / own.sum())
+        chances = np.maximum(marginal.probabilities.numpy()[list(levels)], 1e-6)
+        shares.append(chances / chances.sum())
     return [
-        [size * (np.diag(own) if i == j else np.outer(own, other)) for j, other in enumerate(shares)]
-        for i, own in enumerate(shares)
+        [size * (np.diag(share) if i == j else np.outer(share, other)) for j, other in enumerate(shares)]
+        for i, share in enumerate(shares)
     ]
 
 
@@ -201,11 +201,13 @@ class CrossTables(_FromTables):
             rest = [j for j in range(number) if j not in known]
             parent, child = max(((i, j) for i in known for j in rest), key=lambda pair: shared[pair])
             for level in range(tables[parent][child].shape[0]):
-                here = np.flatnonzero(places[:, parent] == level)
+                members = np.flatnonzero(places[:, parent] == level)
                 row = tables[parent][child][level]
-                if len(here):
-                    shares = to_total(row / max(float(row.sum()), 1e-300) * len(here), len(here))
-                    places[here, child] = generator.permutation(np.repeat(np.arange(len(row)), shares)[: len(here)])
+                if len(members):
+                    shares = to_total(row / max(float(row.sum()), 1e-300) * len(members), len(members))
+                    places[members, child] = generator.permutation(
+                        np.repeat(np.arange(len(row)), shares)[: len(members)]
+                    )
             known.append(child)
         return places
 
@@ -214,8 +216,8 @@ def _information(table: Float[np.ndarray, "row column"]) -> float:
     """Return the mutual information of two columns, in nats."""
     joint = table / max(float(table.sum()), 1e-300)
     apart = joint.sum(1)[:, None] * joint.sum(0)[None]
-    some = joint > 0
-    return float((joint[some] * np.log(joint[some] / apart[some])).sum())
+    positive = joint > 0
+    return float((joint[positive] * np.log(joint[positive] / apart[positive])).sum())
 
 
 @baselines.register("likeliest_table", "statistics")

@@ -129,9 +129,9 @@ def _most_often_right(
     allowed: Float[Tensor, " column"],
 ) -> Float[Tensor, "record column"]:
     """Return for each row and column the value that is right for most of the cells that are matched to it."""
-    own = torch.empty_like(batches).scatter_(1, matched[..., None].expand_as(batches), batches)
+    aligned = torch.empty_like(batches).scatter_(1, matched[..., None].expand_as(batches), batches)
     # One line a row and column, sorted, so that the cells within the tolerance of each are a range.
-    cells = own.permute(1, 2, 0).sort(dim=-1).values.contiguous()
+    cells = aligned.permute(1, 2, 0).sort(dim=-1).values.contiguous()
     above = torch.searchsorted(cells, cells + allowed[:, None], right=True)
     below = torch.searchsorted(cells, cells - allowed[:, None])
     best = (above - below).argmax(dim=-1, keepdim=True)

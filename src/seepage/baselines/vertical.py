@@ -102,14 +102,14 @@ class OwnColumns:
 
 
 def own_inputs(
-    view: FeatureView, own: Float[Tensor, "training row own"], labels: Float[Tensor, "training row"] | None
+    view: FeatureView, columns: Float[Tensor, "training row own"], labels: Float[Tensor, "training row"] | None
 ) -> Float[Tensor, "training row input"]:
     """Return the attacker's own columns as inputs of a network, followed by labels where given, classes one-hot.
 
     Without any, the only input is a constant.
     """
     partition = view.model.partition
-    encoded = encoder_of(partition.schemas[0]).encode(own)
+    encoded = encoder_of(partition.schemas[0]).encode(columns)
     if not encoded.shape[-1]:
         encoded = encoded.new_zeros(*encoded.shape[:-1], 1)
     if labels is None:

@@ -282,9 +282,10 @@ def load_capture(
                 f"{_type(first.dtype)} cannot hold; make the model float64."
             )
     for kind, names in rounded.items():
-        some = ", ".join(map(repr, names[:3])) + (" ..." if len(names) > 3 else "")
+        first_names = ", ".join(map(repr, names[:3])) + (" ..." if len(names) > 3 else "")
         notes.append(
-            f"{len(names)} of {len(shapes)} tensors were rounded to {_type(kind)} before they were captured: {some}"
+            f"{len(names)} of {len(shapes)} tensors were rounded to {_type(kind)} before they were captured: "
+            f"{first_names}"
         )
     if not any(bool(tensor.any()) for tensor in tensors.values()):
         raise BadInputError(

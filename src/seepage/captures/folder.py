@@ -34,9 +34,9 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
     for path in sorted(folder.rglob("*.safetensors")):
         # Names of files need not be UTF-8, and reports have to be.
         inside = PurePath(str(path.relative_to(folder)).encode(errors="backslashreplace").decode())
-        own = inside.stem == "model" or inside.stem.startswith("model-")
+        is_model = inside.stem == "model" or inside.stem.startswith("model-")
         hidden = any(part.startswith(".") for part in inside.parts)
-        if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
+        if is_model or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
             continue
         name, why = inside.with_suffix("").as_posix(), None
         try:

@@ -161,7 +161,7 @@ class StatisticsDeclaration(BaseModel):
         spelled: dict[str, int] = {}
         for place, (column, level) in enumerate(self.coefficients):
             ways = _INTERCEPTS if not column else {f"{column}{level}", f"{column}[{level}]", f"{column}_{level}"}
-            spelled |= dict.fromkeys((way.casefold() for way in ways), place)
+            spelled |= dict.fromkeys((spelling.casefold() for spelling in ways), place)
         places: dict[int, int] = {}
         for k, name in enumerate(names):
             plainly = re.sub(r"\[T\.", "[", re.sub(r"^C\(([^,)]+).*\)(?=\[)", r"\1", name)).casefold()

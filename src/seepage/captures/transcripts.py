@@ -156,7 +156,7 @@ class RecordedTraining:
         return torch.stack([getattr(self.rounds[k], name)[row] for k, row in exchange])
 
     @cached_property
-    def own(self) -> tuple[dict[str, int], Float[Tensor, "row column"], bool] | None:
+    def own_columns(self) -> tuple[dict[str, int], Float[Tensor, "row column"], bool] | None:
         """The attacker's own columns: row of each id, cells, and whether the last column is the label; None without."""
         file = self.folder / OWN
         if self.about.whole or not file.is_file():

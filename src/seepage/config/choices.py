@@ -45,17 +45,17 @@ class Choice:
         return {key: value.plain() for key, value in self.options.items()}
 
 
-def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
+def items_of(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
     """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
     items = value.items()
     if not items:
         value.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for item in items:
         key = json.dumps(item.plain(), sort_keys=True)
-        if key in seen:
-            item.wrong(mistakes, f"repeats {seen[key]} ({shown(item.plain())}); a sweep takes each {what} once.")
-        seen.setdefault(key, item.path)
+        if key in places:
+            item.wrong(mistakes, f"repeats {places[key]} ({shown(item.plain())}); a sweep takes each {what} once.")
+        places.setdefault(key, item.path)
     return items
 
 
@@ -82,7 +82,7 @@ class Entries:
     def read(self, entries: Node) -> list[Choice]:
         """Return the parts of all entries."""
         choices: list[Choice] = []
-        for entry in each(entries, self.mistakes, "entry"):
+        for entry in items_of(entries, self.mistakes, "entry"):
             choices += self.entry(entry)
             if len(choices) > MOST:
                 kind = self.registry.kind
@@ -115,7 +115,7 @@ class Entries:
             )
             return []
         named = fields.get("name", Node(self.default, entry.line, entry.source, join(entry.path, "name")))
-        names = [item for item in map(self.located, each(named, mistakes, "name")) if self.is_registered(item)]
+        names = [item for item in map(self.located, items_of(named, mistakes, "name")) if self.is_registered(item)]
         axes: dict[str, list[Node]] = {}
         label: str | None = None
         for key, item in fields.items():
@@ -220,7 +220,7 @@ class Entries:
         flat = isinstance(value.value, list) and not all(isinstance(item.value, list) for item in value.value)
         if flat and (key in self.whole or any(self._takes_list(str(name.value), key) for name in names)):
             return [value]
-        return each(value, self.mistakes)
+        return items_of(value, self.mistakes)
 
     def _takes_list(self, name: str, key: str) -> bool:
         if name not in self.registry:
@@ -266,9 +266,9 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
         else choice
         for choice in choices
     ]
-    seen: dict[str, Choice] = {}
+    by_title: dict[str, Choice] = {}
     for choice in labelled:
-        other = seen.setdefault(choice.title, choice)
+        other = by_title.setdefault(choice.title, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.plain() == choice.entry.plain())):
             continue

@@ -19,7 +19,7 @@ from seepage.config.choices import (
     Entries,
     check_names,
     check_options,
-    each,
+    items_of,
     no_consent,
     shown,
 )
@@ -277,7 +277,7 @@ class _Reader:
             return [self._list(field, value)]
         return [
             _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.plain())}")
-            for item in each(value, self._mistakes)
+            for item in items_of(value, self._mistakes)
         ]
 
     def _value(self, field: SpecField, value: Node) -> object:
@@ -294,7 +294,7 @@ class _Reader:
 
     def _list(self, field: SpecField, value: Node) -> _Point:
         if field.several and field.option.swept:
-            items = each(value, self._mistakes)
+            items = items_of(value, self._mistakes)
             places: dict[tuple[str | int, ...], Node] = {(field.name, i): item for i, item in enumerate(items)}
             return _Point({field.name: [item.plain() for item in items]}, {(field.name,): value, **places})
         return _Point({field.name: value.plain()}, {(field.name,): value})
@@ -303,7 +303,7 @@ class _Reader:
         inner, whole = field.fields, field.option.whole
         fields = entry.value
         if whole is not None and not isinstance(fields, dict):
-            fields = {whole: entry.at(join(entry.path, whole))}
+            fields = {whole: entry.with_path(join(entry.path, whole))}
         if not isinstance(fields, dict):
             example = "{" + ", ".join(f"{name}: ..." for name in list(inner)[:2]) + "}"
             entry.wrong(self._mistakes, f"expected options, such as {example}, got {shown(entry.plain())}.")
@@ -312,7 +312,7 @@ class _Reader:
         for name, value in fields.items():
             if name not in inner:
                 value.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
-            swept[name] = [value] if name in inner and inner[name].several else each(value, self._mistakes)
+            swept[name] = [value] if name in inner and inner[name].several else items_of(value, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
             entry.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
@@ -355,10 +355,10 @@ class _Reader:
         points = []
         for choice in Entries(registered, self._mistakes, field.option.own, default, whole).read(entries):
             others = {key: value for key, value in choice.options.items() if key not in below}
-            own = field.option.own and ":" in choice.name
-            if own and field.option.code and choice.entry.source is None and not self._allow_code:
+            is_own = field.option.own and ":" in choice.name
+            if is_own and field.option.code and choice.entry.source is None and not self._allow_code:
                 choice.entry.wrong(self._mistakes, no_consent(choice.name))
-            if not own:
+            if not is_own:
                 beside = ("name", *(str(key) for key in below))
                 names = beside if below else ()
                 self._check(
@@ -367,7 +367,7 @@ class _Reader:
             point = _Point(
                 {field.name: choice.name}, {(field.name,): choice.entry}, choice.title if choice.label else ""
             )
-            if own and choice.name.partition(":")[0].endswith(".py"):
+            if is_own and choice.name.partition(":")[0].endswith(".py"):
                 point.fields[field.name] = str(self._file(choice.name, choice.entry))
             for key, value in choice.options.items():
                 if key in below:
@@ -442,7 +442,7 @@ def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> N
             if stripped.value != {}:
                 left[key] = stripped
     new = {fields[name].key: node for name, node in nodes.items()}
-    return Node({**left, **new}, document.line, document.source).at("")
+    return Node({**left, **new}, document.line, document.source).with_path("")
 
 
 def _node(field: SpecField, value: object) -> Node:

@@ -65,12 +65,12 @@ def starter(
     fields = fields_of(kind)
     values = _table(kind, dataset, data, target, {"separator": separator, "encoding": encoding}, out)
     parts = [_HEAD.format(about=kind.about, setting=setting, name=clean(out.name, 400))]
-    own = {"data", *kind.of_own, *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
-    left_out = own if data is None else {"dataset"}
+    of_own = {"data", *kind.of_own, *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
+    left_out = of_own if data is None else {"dataset"}
     for panel in PANELS:
         for field in fields.values():
-            here = field.option.panel == panel and field.option.below is None and not field.option.consent
-            if here and field.name not in left_out:
+            shown = field.option.panel == panel and field.option.below is None and not field.option.consent
+            if shown and field.name not in left_out:
                 parts.append(_entry(kind, field, values))
     return "\n".join(parts)
 

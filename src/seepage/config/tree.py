@@ -116,27 +116,27 @@ class Node:
         """Return the entries of a list, or the one value itself."""
         return self.value if isinstance(self.value, list) else [self]
 
-    def at(self, path: str) -> Node:
+    def with_path(self, path: str) -> Node:
         """Return the value with another path, and all within it with paths that follow."""
         value = self.value
         if isinstance(value, list):
-            value = [node.at(f"{path}[{i}]") for i, node in enumerate(value)]
+            value = [node.with_path(f"{path}[{i}]") for i, node in enumerate(value)]
         elif isinstance(value, dict):
-            value = {key: node.at(join(path, key)) for key, node in value.items()}
+            value = {key: node.with_path(join(path, key)) for key, node in value.items()}
         return replace(self, value=value, path=path)
 
     def within(self, steps: Iterable[str | int]) -> Node:
         """Return the innermost value at a path of names and positions, as far as the path exists."""
-        here = self
+        node = self
         for step in steps:
-            inner = here.value
+            inner = node.value
             if isinstance(inner, dict) and step in inner:
-                here = inner[str(step)]
+                node = inner[str(step)]
             elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
-                here = inner[step]
+                node = inner[step]
             else:
                 break
-        return here
+        return node
 
     def instead(self, value: object) -> Node:
         """Return another plain value at the place of this one."""
@@ -207,7 +207,7 @@ def parse(text: str, name: str) -> Node:
         raise builder.error(
             builder.root.line, "", "an audit document is a mapping of keys such as 'dataset: adult'; this one is not."
         )
-    return builder.root.at("")
+    return builder.root.with_path("")
 
 
 def plant(value: object, name: str = "", source: str | None = None) -> Node:

@@ -54,8 +54,8 @@ class Dataset:
     @property
     def named_sensitive(self) -> tuple[str, ...]:
         """The sensitive columns of a user's own table, who named them; none of a published one."""
-        own = self.licence == OWN_DATA
-        return tuple(column.name for column in self.schema.columns if own and column.sensitive)
+        is_own = self.licence == OWN_DATA
+        return tuple(column.name for column in self.schema.columns if is_own and column.sensitive)
 
     @property
     def extent(self) -> str:
@@ -230,7 +230,9 @@ def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> 
     texts: dict[str, tuple[str | None, ...]] = {}
     for name, raw in source.columns(names):
         cells = texts_of(raw)
-        texts[name] = cells if mask is None else tuple(cell for cell, here in zip(cells, mask, strict=True) if here)
+        texts[name] = (
+            cells if mask is None else tuple(cell for cell, is_complete in zip(cells, mask, strict=True) if is_complete)
+        )
     return texts
 
 

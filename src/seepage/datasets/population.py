@@ -61,7 +61,7 @@ class Nodes:
             torch.arange(len(self))[:, None], self.labels, attribute_mask(self.marks, attribute, self.name)
         )
 
-    def seen(self, attribute: str, keep: bool) -> Graph:
+    def visible(self, attribute: str, keep: bool) -> Graph:
         """Return the graph as models see it: without the feature that is the attribute itself, unless it is kept."""
         position = self.features.get(attribute)
         if keep or position is None:

@@ -115,17 +115,17 @@ class DPSGD:
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
         total: Update = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
-            each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
-            squares = torch.stack([g.flatten(2).square().sum(2) for g in each.values()]).sum(0)
+            gradients = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
+            squares = torch.stack([g.flatten(2).square().sum(2) for g in gradients.values()]).sum(0)
             # A gradient of zeros has norm 0 and stays as it is.
             factor = (self.clip_norm / squares.sqrt()).clamp(max=1)
-            for name, g in each.items():
+            for name, g in gradients.items():
                 part = torch.einsum("vr...,vr->v...", g, factor)
                 total[name] = total[name] + part if name in total else part
         return total
 
     def _of_layers(
-        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, at: Update
+        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, place: Update
     ) -> Update:
         """Return the same for a chain of layers, without any record's gradient (Goodfellow, arXiv:1510.01799).
 
@@ -136,9 +136,9 @@ class DPSGD:
             for name, layer in layers:
                 if isinstance(layer, nn.Linear):
                     inputs[name] = rows.detach()
-                    rows = rows @ at[f"{name}.weight"].detach().mT
+                    rows = rows @ place[f"{name}.weight"].detach().mT
                     if layer.bias is not None:
-                        rows = rows + at[f"{name}.bias"].detach()[..., None, :]
+                        rows = rows + place[f"{name}.bias"].detach()[..., None, :]
                     sums[name] = rows if rows.requires_grad else rows.requires_grad_()
                     rows = sums[name]
                 else:

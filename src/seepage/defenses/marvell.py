@@ -84,12 +84,12 @@ class Marvell(BatchDefense):
                 "label_flip, or a target of two classes."
             )
         values = gradients.double()
-        shares, means, own = moments(values, labels)
+        shares, means, variances = moments(values, labels)
         apart = means[:, 1] - means[:, 0]
         power = apart.square().sum(-1)
         optima = [
             optimal((float(var[0]), float(var[1])), float(signal), float(share), gradients.shape[-1], float(self.kl))
-            for var, signal, share in zip(own, power, shares, strict=True)
+            for var, signal, share in zip(variances, power, shares, strict=True)
         ]
         along, across = (
             values.new_tensor([getattr(optimum, kind) for optimum in optima]) for kind in ("along", "across")
@@ -97,7 +97,7 @@ class Marvell(BatchDefense):
         direction = apart / power.sqrt().clamp(min=torch.finfo(values.dtype).tiny)[:, None]
         codes = labels.long().to(gradients.device)
         added_along, added_across = (
-            (variance - own).clamp(min=0).sqrt().gather(1, codes)[..., None] for variance in (along, across)
+            (variance - variances).clamp(min=0).sqrt().gather(1, codes)[..., None] for variance in (along, across)
         )
         drawn = torch.randn(gradients.shape, generator=generator, dtype=torch.float32).to(values)
         on = (drawn * direction[:, None]).sum(-1, keepdim=True) * direction[:, None]
@@ -116,21 +116,21 @@ def moments(
     means = weights @ gradients / counts.clamp(min=1)
     squares = (weights @ gradients.square().sum(-1, keepdim=True) / counts.clamp(min=1))[..., 0]
     least = _LEAST * squares.amax(1, keepdim=True)
-    own = ((squares - means.square().sum(-1)) / gradients.shape[-1]).clamp(min=0)
-    return positive.mean(1), means, torch.maximum(own, least.clamp(min=torch.finfo(gradients.dtype).tiny))
+    variances = ((squares - means.square().sum(-1)) / gradients.shape[-1]).clamp(min=0)
+    return positive.mean(1), means, torch.maximum(variances, least.clamp(min=torch.finfo(gradients.dtype).tiny))
 
 
-def optimal(own: tuple[float, float], power: float, share: float, features: int, kl: float) -> Variances:
+def optimal(bare_pair: tuple[float, float], power: float, share: float, features: int, kl: float) -> Variances:
     """Return the variances of the messages of least noise whose labels are at most so far apart, from bare ones."""
-    bare = Variances(own, own)
+    bare = Variances(bare_pair, bare_pair)
     if power <= 0 or not 0 < share < 1 or divergence(bare, power, features) <= kl:
         return bare
 
     def excess(price: float) -> float:
-        return divergence(_at_price(own, power, share, math.exp(price) / power), power, features) - kl
+        return divergence(_at_price(bare_pair, power, share, math.exp(price) / power), power, features) - kl
 
     low = root_scalar(excess, bracket=(_CHEAP, _DEAR), method="brentq", xtol=1e-7).root
-    return _at_price(own, power, share, math.exp(low) / power)
+    return _at_price(bare_pair, power, share, math.exp(low) / power)
 
 
 def divergence(variances: Variances, power: float, features: int) -> float:
@@ -140,17 +140,17 @@ def divergence(variances: Variances, power: float, features: int) -> float:
     return (along + (features - 1) * (across_0 / across_1 + across_1 / across_0)) / 2 - features
 
 
-def _at_price(own: tuple[float, float], power: float, share: float, price: float) -> Variances:
+def _at_price(bare_pair: tuple[float, float], power: float, share: float, price: float) -> Variances:
     """Return the variances that minimise twice the divergence plus the price of the noise."""
-    prices, largest = ((1 - share) * price, share * price), max(own)
+    prices, largest = ((1 - share) * price, share * price), max(bare_pair)
     # Across, the label of the lower variance is brought nearer to the other one.
-    across = tuple(max(own[k], largest / math.sqrt(1 + prices[k] * largest)) for k in (0, 1))
+    across = tuple(max(bare_pair[k], largest / math.sqrt(1 + prices[k] * largest)) for k in (0, 1))
     # For much noise this is where the rounds end.
     along_0, along_1 = (math.sqrt(power / prices[k]) + across[k] for k in (0, 1))
     for _ in range(_ROUNDS):
         before = along_0, along_1
-        along_0 = max(own[0], math.sqrt(along_1 * (along_1 + power) / (1 + prices[0] * along_1)))
-        along_1 = max(own[1], math.sqrt(along_0 * (along_0 + power) / (1 + prices[1] * along_0)))
+        along_0 = max(bare_pair[0], math.sqrt(along_1 * (along_1 + power) / (1 + prices[0] * along_1)))
+        along_1 = max(bare_pair[1], math.sqrt(along_0 * (along_0 + power) / (1 + prices[1] * along_0)))
         if abs(along_0 - before[0]) <= _SAME * along_0 and abs(along_1 - before[1]) <= _SAME * along_1:
             break
     return Variances((along_0, along_1), (across[0], across[1]))

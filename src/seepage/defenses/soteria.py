@@ -71,11 +71,11 @@ class Soteria:
         weight = f"{name}.weight" if name else "weight"
         total: Update = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
-            each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
-            if weight in each:
+            gradients = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
+            if weight in gradients:
                 unpruned = ~self._pruned(model, layer, rows, parameters)
-                each[weight] = each[weight] * unpruned[:, :, None]
-            for key, g in each.items():
+                gradients[weight] = gradients[weight] * unpruned[:, :, None]
+            for key, g in gradients.items():
                 total[key] = total.get(key, torch.zeros_like(g[:, 0])) + g.sum(1)
         return {key: g / encoded.shape[1] for key, g in total.items()}
 

@@ -122,9 +122,9 @@ def counted_records(value: object, name: str, *, trained: bool) -> int:
         and not float(value) % 1
     ):
         return int(float(value))
-    got = f"{value}" if is_number(value) else _kind(value)
+    given = f"{value}" if is_number(value) else _kind(value)
     raise BadInputError(
-        f"{name!r} says how many records a reply is of: a whole number from {least} to {most:,}; got {got}."
+        f"{name!r} says how many records a reply is of: a whole number from {least} to {most:,}; got {given}."
     )
 
 

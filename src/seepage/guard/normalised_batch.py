@@ -58,7 +58,8 @@ class NormalisedBatch:
             moments = _moments(model, rows if complete else decoys[:_MOST]) | moments
         # Running statistics hold the unbiased variance.
         applied = {
-            name: each._replace(variance=each.variance * (1 - 1 / max(2, records))) for name, each in moments.items()
+            name: normalised._replace(variance=normalised.variance * (1 - 1 / max(2, records)))
+            for name, normalised in moments.items()
         }
         module = frozen(model.module, applied) if applied else model.module
         follows = _centred(model, decoys[:_PROBED])
@@ -95,11 +96,11 @@ def _moments(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, M
     if len(rows) < 2:
         return {}
     module = _by_batch(model)
-    seen = inputs_seen(module)
-    with torch.no_grad(), plain_attention(), seen as inputs:
+    watched = inputs_seen(module)
+    with torch.no_grad(), plain_attention(), watched as inputs:
         module(rows.to(next(module.parameters()).dtype))
     channels = {name: entered.transpose(0, 1).flatten(1) for name, entered in inputs.items()}
-    return {name: Moments(each.mean(1), each.var(1)) for name, each in channels.items()}
+    return {name: Moments(channel.mean(1), channel.var(1)) for name, channel in channels.items()}
 
 
 def _by_batch(model: Model) -> nn.Module:

@@ -57,11 +57,11 @@ class OwnRows:
                 "rows and decoys are both tables, or both rows as the network takes them, since other scaling would "
                 "tell them apart; give decoys in the form of the rows."
             )
-        own, others = _encoded(rows, encoder, schema, "rows"), _encoded(decoys, encoder, schema, "decoys")
+        encoded, others = _encoded(rows, encoder, schema, "rows"), _encoded(decoys, encoder, schema, "decoys")
         drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))
         others = others[drawn[: 2 * _DECOYS]]
-        copies = torch.cat([(torch.cdist(part, own) <= _SAME_ROW).any(1) for part in others.split(1000)])
-        return cls(own, others[~copies][:_DECOYS])
+        copies = torch.cat([(torch.cdist(part, encoded) <= _SAME_ROW).any(1) for part in others.split(1000)])
+        return cls(encoded, others[~copies][:_DECOYS])
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SpanTest:
 def compare_with_span(
     model: Model,
     change: Mapping[str, Tensor],
-    own: OwnRows,
+    batch_rows: OwnRows,
     records: int,
     operations: float = math.inf,
     running: Mapping[str, Tensor] | None = None,
@@ -149,20 +149,20 @@ def compare_with_span(
     in them, and layers too wide for so many ``operations``. Inputs of inner layers are those at the received model,
     also where a client takes several steps.
     """
-    half = len(own.decoys) // 2
-    sets = (own.decoys[:half], own.decoys[half:], own.rows)
-    batch = NormalisedBatch.of(model, own.rows, own.decoys, records, running or {})
-    fits = _errors_fit(model, own, operations)
+    half = len(batch_rows.decoys) // 2
+    sets = (batch_rows.decoys[:half], batch_rows.decoys[half:], batch_rows.rows)
+    batch = NormalisedBatch.of(model, batch_rows.rows, batch_rows.decoys, records, running or {})
+    fits = _errors_fit(model, batch_rows, operations)
     sides = [_layer_sides(model, rows, batch.module, errors=fits) for rows in sets]
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
 
     def compare(distances: Sequence[Float[Tensor, " _record"]]) -> None:
         calibrating = distances[0].sort().values
-        for i, each in enumerate(distances):
+        for i, of_row in enumerate(distances):
             # A decoy does not count among those that are as near as itself.
             itself = int(i == 0)
-            nearer = torch.searchsorted(calibrating, each, right=True) - itself
+            nearer = torch.searchsorted(calibrating, of_row, right=True) - itself
             nearness[i].append(nearer.double() / max(1, half - itself))
 
     for name in sides[2]:
@@ -175,41 +175,41 @@ def compare_with_span(
         most = records - centred
         if span.rank > most and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
             span = _without_decay(span, weights, most, precision, biased=not centred)
-        each = [side[name] for side in sides]
-        middles = batch.means(name, weights, [side.inputs for side in each]) if centred else []
-        forms = [each, *(_less(each, middle, records) for middle in middles)]
+        layer_sides = [side[name] for side in sides]
+        middles = batch.means(name, weights, [side.inputs for side in layer_sides]) if centred else []
+        forms = [layer_sides, *(_less(layer_sides, middle, records) for middle in middles)]
         outside = []
         for form in forms:
             # Where the client normalised by other statistics than its batch's, the rows themselves are spanned.
-            dimensions = min(span.rank, records if form is each and batch.unmoved else most)
+            dimensions = min(span.rank, records if form is layer_sides and batch.unmoved else most)
             if dimensions < layer.shape[1]:
                 outside.append([_distance(side.inputs, span.directions[:dimensions], layer.shape[1]) for side in form])
                 compare(outside[-1])
         for form in forms[1:] or forms:
-            if half and each[2].errors and records < len(layer):
+            if half and layer_sides[2].errors and records < len(layer):
                 compare(_along(span.layer, form))
-        inputs = each[2].inputs.flatten(1)
-        takes_rows = torch.equal(inputs, own.rows.to(change[f"{name}.weight"].dtype).double())
-        known = not centred or len(own.rows) == records
-        if takes_rows and known and outside and span.rank == most == len(own.rows) - centred < min(layer.shape):
+        inputs = layer_sides[2].inputs.flatten(1)
+        takes_rows = torch.equal(inputs, batch_rows.rows.to(change[f"{name}.weight"].dtype).double())
+        known = not centred or len(batch_rows.rows) == records
+        if takes_rows and known and outside and span.rank == most == len(batch_rows.rows) - centred < min(layer.shape):
             away = [bool((form[2] > _OUTSIDE * inputs.norm(dim=1)).all()) for form in outside]
             contradicted |= all(away)
     if not half or not nearness[0]:
         return SpanTest(None, contradicted)
-    calibrating, others, rows = (torch.stack(each).amin(0) for each in nearness)
+    calibrating, others, rows = (torch.stack(distances_of_layers).amin(0) for distances_of_layers in nearness)
     near = calibrating.sort().values[int(_NEAREST * half) - 1] if _NEAREST * half >= 1 else torch.zeros(())
     matches = Matches(len(rows), int((rows <= near).sum()), len(others), int((others <= near).sum()))
     return SpanTest(matches if matches.conclusive else None, contradicted)
 
 
-def compare_with_records(read: Float[Tensor, "record encoded"], own: OwnRows) -> Matches:
+def compare_with_records(read: Float[Tensor, "record encoded"], known: OwnRows) -> Matches:
     """Return how many rows and decoys are among the records that an attack returned, with every cell right."""
 
     def among(rows: Tensor) -> int:
         parts = [torch.cdist(part, read.to(part), p=torch.inf).amin(1) for part in rows.split(1000)]
         return int((torch.cat(parts) <= _RIGHT_CELL).sum()) if parts and len(read) else 0
 
-    return Matches(len(own.rows), among(own.rows), len(own.decoys), among(own.decoys))
+    return Matches(len(known.rows), among(known.rows), len(known.decoys), among(known.decoys))
 
 
 def _encoded(rows: Rows, encoder: Encoder, schema: Schema, what: str) -> Float[Tensor, "record encoded"]:
@@ -278,7 +278,7 @@ def _without_decay(
         begin = int((values[alike - 1 :] - values[: len(values) - alike + 1]).argmin())
         multiple = values[begin : begin + alike].median()
         candidates.append(_LayerSpan.of(span.layer - multiple * decayed, precision))
-    best = min(candidates, key=lambda each: float(each.values[records:].norm()))
+    best = min(candidates, key=lambda candidate: float(candidate.values[records:].norm()))
     return best if 2 * best.values[records:].norm() < span.values[records:].norm() else span
 
 
@@ -292,7 +292,7 @@ def _along(layer: Float[Tensor, "unit extended"], sides: Sequence[_Sides]) -> li
     extended = layer.shape[1]
     entries = sides[0].errors[0].shape[-1]
     inputs = _inverse_covariance(_extended(sides[0].inputs, extended).reshape(-1, extended))
-    errors = _inverse_covariance(torch.cat([each.reshape(-1, entries) for each in sides[0].errors]))
+    errors = _inverse_covariance(torch.cat([received.reshape(-1, entries) for received in sides[0].errors]))
     whitened = errors @ layer @ inputs
     distances = []
     for side in sides:
@@ -330,10 +330,10 @@ def _distance(
     return outside.flatten(1).norm(dim=1)
 
 
-def _errors_fit(model: Model, own: OwnRows, operations: float) -> bool:
+def _errors_fit(model: Model, known: OwnRows, operations: float) -> bool:
     """Return whether errors of all rows for each label can be computed by so many operations."""
     size = sum(parameter.numel() for parameter in model.parameters.values())
-    return 6.0 * size * (len(own.rows) + len(own.decoys)) * len(_losses(model)) <= operations
+    return 6.0 * size * (len(known.rows) + len(known.decoys)) * len(_losses(model)) <= operations
 
 
 def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
@@ -404,7 +404,7 @@ def _layer_sides(
     # A layer that is used twice, or mixes records, has no input of its own for each row.
     joined = {name: torch.cat(parts) for name, parts in inputs.items() if all(part.ndim > 1 for part in parts)}
     return {
-        name: _Sides(whole, tuple(torch.cat(each) for each in backward.get(name, [])))
+        name: _Sides(whole, tuple(torch.cat(parts) for parts in backward.get(name, [])))
         for name, whole in joined.items()
         if len(whole) == len(rows)
     }

@@ -162,8 +162,8 @@ class UpdateGuard:
         change, running = _message(before, given, form)
         seed = secrets.randbits(62) if noise_seed is None else noise_seed
         changed = self.policy.apply(change, seed)
-        own = self._own_rows(rows)
-        finding = self._check(before, change, changed, running, records, own, _narrower(before, given), form, begin)
+        known = self._own_rows(rows)
+        finding = self._check(before, change, changed, running, records, known, _narrower(before, given), form, begin)
         # A round that is blocked counts too: that it is blocked says something.
         self._rounds += 1
         finding = self._certified(replace(finding, guarantee=self.policy.guarantee(self._rounds)), round)
@@ -184,7 +184,7 @@ class UpdateGuard:
         changed: dict[str, Tensor],
         running: dict[str, Tensor],
         records: int | None,
-        own: OwnRows | None,
+        known: OwnRows | None,
         narrow: str | None,
         form: Form,
         begin: float,
@@ -201,8 +201,8 @@ class UpdateGuard:
             model = self._received(before, change)
             warnings = signs_of_crafting(model, self._client(model), self.statistics, self.seed)
             view = self.recipe.view(model, _in_order(model, changed))
-            if count is None and own is not None:
-                count = len(own.rows)
+            if count is None and known is not None:
+                count = len(known.rows)
                 assumed.append(f"{count} records, as many as own rows were given")
             elif count is None:
                 count = self._counted(view)
@@ -221,11 +221,13 @@ class UpdateGuard:
         except BadInputError as error:
             why = str(error).rstrip(".")
         matches: tuple[Matches | None, Matches | None] = (None, None)
-        if own is not None and model is not None and decision not in ("proved", "matched whole"):
+        if known is not None and model is not None and decision not in ("proved", "matched whole"):
             # Noise holds running statistics back.
-            seen = {} if self.policy.noise_multiplier is not None else running
-            count_known = count or len(own.rows)
-            decision, why, matches = self._compared(model, changed, seen, guess, own, count_known, decision, why)
+            statistics = {} if self.policy.noise_multiplier is not None else running
+            count_known = count or len(known.rows)
+            decision, why, matches = self._compared(
+                model, changed, statistics, guess, known, count_known, decision, why
+            )
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
@@ -271,7 +273,7 @@ class UpdateGuard:
         changed: Mapping[str, Tensor],
         running: Mapping[str, Tensor],
         guess: RecordsGuess | None,
-        own: OwnRows,
+        known: OwnRows,
         records: int,
         decision: Decision,
         why: str,
@@ -279,9 +281,9 @@ class UpdateGuard:
         """Return decision, reason and counts, once the client's rows were compared with what the update gives away."""
         read = None
         if guess is not None:
-            read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), own)
+            read = compare_with_records(self.encoder.encode(guess.cells[0].cpu()), known)
             why = f"{read} are among the records that the attack returned; {why}"
-        span = compare_with_span(model, changed, own, records, self.seconds * _OPERATIONS, running)
+        span = compare_with_span(model, changed, known, records, self.seconds * _OPERATIONS, running)
         in_span = span.matches
         why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:

@@ -181,10 +181,10 @@ def _check_answer(shareable: Shareable, received: _Received, further: Collection
             parts += _named(dxo.data)
         elif dxo.data_kind == DataKind.COLLECTION:
             parts += _named(dict.fromkeys(dxo.data, _NAME_ALONE))
-            for each in dxo.data.values():
-                if not isinstance(each, DXO):
-                    raise BadInputError(f"its collection holds a {type(each).__name__} in place of a DXO")
-                pending.append(each)
+            for item in dxo.data.values():
+                if not isinstance(item, DXO):
+                    raise BadInputError(f"its collection holds a {type(item).__name__} in place of a DXO")
+                pending.append(item)
     check_beside(parts, further)
 
 
@@ -193,7 +193,7 @@ def _named(values: Mapping[str, object]) -> list[tuple[tuple[str, ...], object]]
     named: list[tuple[tuple[str, ...], object]] = []
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            named += [((str(name), *names), each) for names, each in _named(value)]
+            named += [((str(name), *names), tensor) for names, tensor in _named(value)]
         else:
             named.append(((str(name),), value))
     return named

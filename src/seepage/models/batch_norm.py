@@ -105,16 +105,16 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
             )
     if all(isinstance(part, BatchNorm) for _, part in layers):
         return module
-    own = copied(module)
-    if isinstance(own, _ANY):
-        return _replacement(own)
+    replaced = copied(module)
+    if isinstance(replaced, _ANY):
+        return _replacement(replaced)
     replacements: dict[int, BatchNorm] = {}
-    for parent in list(own.modules()):
+    for parent in list(replaced.modules()):
         # Not named_children(), which lists a layer that occurs twice only once.
         for child, part in list(parent._modules.items()):
             if isinstance(part, _ANY):
                 setattr(parent, child, replacements.setdefault(id(part), _replacement(part)))
-    return own
+    return replaced
 
 
 def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]
@@ -139,20 +139,20 @@ def run_watched(
     module: nn.Module, rows: Float[Tensor, "record encoded"], parameters: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Moments]]:
     """Return a batch's outputs and the moments of the inputs of each layer of ``normalisations``; fit for ``vmap``."""
-    seen: dict[str, Moments] = {}
+    moments: dict[str, Moments] = {}
 
     def note(name: str, entering: Tensor) -> None:
-        if name in seen:
+        if name in moments:
             raise BadInputError(
                 f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has several sets "
                 "of statistics; give each place a layer of its own."
             )
         _check_several(entering)
         over = _all_but_channels(entering)
-        seen[name] = Moments(entering.mean(over), entering.var(over))
+        moments[name] = Moments(entering.mean(over), entering.var(over))
 
     with _listening(module, note):
-        return call(module, parameters, rows), seen
+        return call(module, parameters, rows), moments
 
 
 @contextmanager
@@ -173,9 +173,9 @@ def _listening(module: nn.Module, note: Callable[[str, Tensor], None]) -> Iterat
 @contextmanager
 def inputs_seen(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the inputs of each batch normalisation, by name of the layer, while the module runs."""
-    seen: dict[str, Tensor] = {}
-    with _listening(module, lambda name, entering: seen.update({name: entering.detach()})):
-        yield seen
+    inputs: dict[str, Tensor] = {}
+    with _listening(module, lambda name, entering: inputs.update({name: entering.detach()})):
+        yield inputs
 
 
 def advanced(

@@ -64,12 +64,12 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     layer gets its tensors once. Attention and layer normalisation run by their formulas, to be differentiated again.
     """
     named = [*module.named_parameters(), *module.named_buffers()]
-    replaced = {id(own): tensors[name] for name, own in named if name in tensors}
+    replaced = {id(tensor): tensors[name] for name, tensor in named if name in tensors}
     given = {
-        f"{place}.{name}" if place else name: replaced[id(own)]
+        f"{place}.{name}" if place else name: replaced[id(tensor)]
         for place, part in module.named_modules()
-        for name, own in (*part._parameters.items(), *part._buffers.items())
-        if id(own) in replaced
+        for name, tensor in (*part._parameters.items(), *part._buffers.items())
+        if id(tensor) in replaced
     }
     normalised = any(isinstance(part, nn.LayerNorm) for part in module.modules())
     with plain_attention(), usual_numbers(rows), _LayerNormByFormula() if normalised else nullcontext():

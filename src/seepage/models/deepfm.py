@@ -128,11 +128,11 @@ class DeepFMClient(nn.Module):
         self, cut: Float[Tensor, "record cut"], shares: Sequence[Float[Tensor, "record _value"]]
     ) -> Float[Tensor, "record output"]:
         """Return the logits where discrete columns hold mixtures of their values, and there are no other columns."""
-        own, first = (
+        embeddings, first = (
             [table.weight for table in tables if isinstance(table, nn.Embedding)]
             for tables in (self.own.embeddings, self.own.first_order)
         )
-        mine = torch.stack([share @ table for share, table in zip(shares, own, strict=True)], dim=1)
+        mine = torch.stack([share @ table for share, table in zip(shares, embeddings, strict=True)], dim=1)
         linear = torch.stack([share @ table for share, table in zip(shares, first, strict=True)]).sum(0)
         return self._logits(cut, mine, cut.new_zeros(len(cut), 0), linear)
 

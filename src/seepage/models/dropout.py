@@ -95,18 +95,18 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
     if drops_of(module) is not None:
         return module
     first = next(module.parameters())
-    seen: list[Drop] = []
+    drops: list[Drop] = []
     try:
-        with torch.no_grad(), same_buffers(module), _Masking(seen=seen):
+        with torch.no_grad(), same_buffers(module), _Masking(drops=drops):
             module(torch.zeros(_ROWS, width, dtype=first.dtype, device=first.device))
     except BadInputError:
         raise
     except Exception:  # A user's module may raise anything; ``Model.check`` says what.
         return module
-    if not seen:
+    if not drops:
         return module
     masked = copied(module)
-    vars(masked)[_DROPS] = Drops(width, tuple(seen))
+    vars(masked)[_DROPS] = Drops(width, tuple(drops))
     # Not a bound method, which worker processes would look up in the module by its name.
     masked.forward = partial(_forward, masked)
     return masked
@@ -137,10 +137,10 @@ def _forward(module: nn.Module, rows: Tensor) -> Tensor:
 class _Masking(TorchFunctionMode):
     """Multiplies values by masks (record, size), in order, where dropout would drop them; leaves them without masks."""
 
-    def __init__(self, masks: Sequence[Tensor] | None = None, seen: list[Drop] | None = None) -> None:
+    def __init__(self, masks: Sequence[Tensor] | None = None, drops: list[Drop] | None = None) -> None:
         super().__init__()
         self._masks: Iterator[Tensor] | None = None if masks is None else iter(masks)
-        self._seen = seen
+        self._drops = drops
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -159,14 +159,14 @@ class _Masking(TorchFunctionMode):
     ) -> Tensor:
         if not (training and train) or p == 0:
             return input
-        if self._seen is not None:
+        if self._drops is not None:
             if input.shape[0] % _ROWS:
                 raise BadInputError(
                     f"the network drops values of a tensor of shape {tuple(input.shape)} for {_ROWS} rows, so that a "
                     "record's mask cannot be told; put the records on the first axis, or audit it with dropout='off' "
                     "(--dropout off), as if clients trained without it."
                 )
-            self._seen.append(Drop(input.numel() // _ROWS, float(p)))
+            self._drops.append(Drop(input.numel() // _ROWS, float(p)))
             return input
         return input if self._masks is None else input * next(self._masks).to(input.dtype).reshape(input.shape)
 
@@ -208,8 +208,8 @@ class _Masking(TorchFunctionMode):
         heads = given["num_heads"]
         # Records are on the second axis here, behind tokens.
         parts = [
-            functional.linear(entering, own, shift).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-            for entering, own, shift in zip((query, key, value), weight.chunk(3), biases, strict=True)
+            functional.linear(entering, part, shift).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+            for entering, part, shift in zip((query, key, value), weight.chunk(3), biases, strict=True)
         ]
         weights = (parts[0] @ parts[1].mT / math.sqrt(parts[0].shape[-1])).softmax(-1)
         weights = self._dropout(weights, rate)

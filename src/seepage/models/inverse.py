@@ -183,10 +183,10 @@ class Inverter:
                 # What a schedule would set, without its costs.
                 optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * step / length))
                 batch = next(drawn)
-                each = row_losses(encoder, self.loss, networks(scaled[index, batch]), encoded[index, batch])
+                of_rows = row_losses(encoder, self.loss, networks(scaled[index, batch]), encoded[index, batch])
                 if weights is not None:
-                    each = each * weights[index, batch]
-                losses = each.mean(1)
+                    of_rows = of_rows * weights[index, batch]
+                losses = of_rows.mean(1)
                 optimiser.zero_grad()
                 losses.sum().backward()
                 _clip(parameters)

@@ -147,10 +147,10 @@ def inverted(
 def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solution of each record's known equations, and where it is the only one."""
     solutions, there = [], []
-    for some in torch.arange(len(target)).split(max(1, _AT_ONCE // weight.numel())):
-        equations = weight.T[None] * mask[some][:, :, None]
+    for chunk in torch.arange(len(target)).split(max(1, _AT_ONCE // weight.numel())):
+        equations = weight.T[None] * mask[chunk][:, :, None]
         there.append(_full(equations))
-        solutions.append((torch.linalg.pinv(equations, rtol=_LEAST) @ (target[some] * mask[some])[..., None])[..., 0])
+        solutions.append((torch.linalg.pinv(equations, rtol=_LEAST) @ (target[chunk] * mask[chunk])[..., None])[..., 0])
     return torch.cat(solutions), torch.cat(there)
 
 

@@ -65,12 +65,12 @@ def loki(
         return nn.Sequential(*layers, nn.Hardtanh(0.0, 1.0), last)
 
     module = seeded(build, seed)
-    each = _identities(width, clients, scale)
+    identities = _identities(width, clients, scale)
     with torch.no_grad():
-        for name, versions in each.items():
+        for name, versions in identities.items():
             module.get_parameter(name).copy_(versions[0])
     crafted = "sends every client another network, crafted so that records can be read off their aggregate (LOKI)"
-    return Model(module, head, "loki", crafted, each).check(schema)
+    return Model(module, head, "loki", crafted, identities).check(schema)
 
 
 def _identities(width: int, clients: int, scale: float | int) -> dict[str, Tensor]:

@@ -49,8 +49,8 @@ def make_model(
         network = models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
         assert isinstance(network, Model)
     elif isinstance(model, str):
-        own = load_own(model, schema, seed, head, options)
-        network, digest = own.network, own.digest
+        loaded = load_own(model, schema, seed, head, options)
+        network, digest = loaded.network, loaded.digest
     else:
         network = copied(model) if isinstance(model, nn.Module) else copy.deepcopy(model)
     # Where nobody chose a head, a network of one output for two classes has that of a single logit.

@@ -115,7 +115,7 @@ class MessageForm:
             return self.scale / labels.new_tensor(self.weights)[labels.long()].sum()
         return labels.new_tensor(self.scale / len(labels))
 
-    def own(self, behind: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
+    def own_factor(self, behind: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
         """Return what makes each record's part of a message the gradient of its own loss, by the batch's records.
 
         Where class weights are averaged by their sum, a factor of the batch is left.
@@ -264,8 +264,8 @@ class MessageForm:
         low, high = torch.full_like(slope, -_MOST_LOGIT), torch.full_like(slope, _MOST_LOGIT)
         for _ in range(60):
             middle = (low + high) / 2
-            here = self.slopes("sigmoid", middle[:, None])[torch.arange(len(slope)), label, 0]
-            low, high = torch.where(here < slope, middle, low), torch.where(here < slope, high, middle)
+            slope_there = self.slopes("sigmoid", middle[:, None])[torch.arange(len(slope)), label, 0]
+            low, high = torch.where(slope_there < slope, middle, low), torch.where(slope_there < slope, high, middle)
         return (low + high) / 2
 
     def describe(self) -> str:

@@ -69,10 +69,10 @@ def load_own(
         "head": head,
     }
     with _importing(reference, seed) as factory:
-        own = OwnFactory(reference, factory, source_digest(factory))
-        network = own(offered, seed, options)
+        network_factory = OwnFactory(reference, factory, source_digest(factory))
+        network = network_factory(offered, seed, options)
     if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, own.digest)
+        return LoadedNetwork(network, network_factory.digest)
     raise BadInputError(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."

@@ -16,13 +16,13 @@ from torch import Tensor
 from seepage.errors import BadInputError, nearest
 
 Shape = tuple[int, ...]
-Way = Literal["as it is", "reshaped", "turned"]
+Layout = Literal["as it is", "reshaped", "turned"]
 
 # Parts of names that wrappers put in: data parallelism, ``torch.compile``, Opacus, and names of adapters.
 _WRAPPERS = frozenset({"module", "_orig_mod", "_module", "default"})
 _COUNTER = "num_batches_tracked"
 _LISTED = 10  # names that an error lists
-_WAYS: tuple[Way, ...] = ("as it is", "reshaped", "turned")
+_LAYOUTS: tuple[Layout, ...] = ("as it is", "reshaped", "turned")
 _BY_HAND = "give names=[...], the network's name of each array"
 _SCAFFOLD = (
     "So does SCAFFOLD, which sends control variates beside the weights, and so does a client that sends a momentum "
@@ -49,14 +49,14 @@ class Pairing:
         places: name of the array, by the network's name, in the network's order.
         shapes: shape in the network, by the network's name.
         left_out: names of the network without an array.
-        way: whether arrays are taken as they are, reshaped, or turned, as scikit-learn's weights (input, output) are.
+        layout: whether arrays are taken as they are, reshaped, or turned, as scikit-learn's weights (input, output).
         notes: clauses on what was taken for what.
     """
 
     places: Mapping[str, str]
     shapes: Mapping[str, Shape]
     left_out: tuple[str, ...]
-    way: Way = "as it is"
+    layout: Layout = "as it is"
     notes: tuple[str, ...] = ()
 
     def read(self, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -68,7 +68,7 @@ class Pairing:
         return {place: self._turned(tensors[name]).reshape(like[place]) for name, place in self.places.items()}
 
     def _turned(self, tensor: Tensor) -> Tensor:
-        return tensor.mT if self.way == "turned" and tensor.dim() == 2 else tensor
+        return tensor.mT if self.layout == "turned" and tensor.dim() == 2 else tensor
 
 
 def pair(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str, buffers: Collection[str] = ()) -> Pairing:
@@ -99,14 +99,14 @@ def pair(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str, bu
     if places is None:
         raise _unknown(came, expected, what)
     ordered = {name: places[name] for name in expected if name in places}
-    way = _way([came[place] for place in ordered.values()], [expected[name] for name in ordered])
-    if way is None:
+    layout = _layout([came[place] for place in ordered.values()], [expected[name] for name in ordered])
+    if layout is None:
         name, place = next((n, p) for n, p in ordered.items() if not _fits(came[p], expected[n], "reshaped"))
         raise BadInputError(
             f"{what} holds {place!r} of shape {came[place]} where the model has {expected[name]}; it belongs to a "
             f"network of another size. {_both(came, expected)}"
         )
-    return _paired(ordered, expected, way, notes)
+    return _paired(ordered, expected, layout, notes)
 
 
 def is_list(names: Collection[str]) -> bool:
@@ -125,24 +125,24 @@ def listing(names: Collection[str], shapes: Mapping[str, Shape]) -> str:
     return ", ".join(shown) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def _paired(places: Mapping[str, str], expected: Mapping[str, Shape], way: Way, notes: Sequence[str]) -> Pairing:
+def _paired(places: Mapping[str, str], expected: Mapping[str, Shape], layout: Layout, notes: Sequence[str]) -> Pairing:
     left_out = tuple(name for name in expected if name not in places)
     turned = "weights were turned, since they came as (input, output), as in scikit-learn"
-    notes = (*notes, turned) if way == "turned" else notes
-    return Pairing(places, {name: expected[name] for name in places}, left_out, way, tuple(notes))
+    notes = (*notes, turned) if layout == "turned" else notes
+    return Pairing(places, {name: expected[name] for name in places}, left_out, layout, tuple(notes))
 
 
-def _way(came: Sequence[Shape], expected: Sequence[Shape]) -> Way | None:
-    """Return the way in which all arrays fit; None where they do not."""
+def _layout(came: Sequence[Shape], expected: Sequence[Shape]) -> Layout | None:
+    """Return the layout in which all arrays fit; None where they do not."""
     pairs = list(zip(came, expected, strict=True))
-    return next((way for way in _WAYS if all(_fits(own, other, way) for own, other in pairs)), None)
+    return next((layout for layout in _LAYOUTS if all(_fits(shape, other, layout) for shape, other in pairs)), None)
 
 
-def _fits(came: Shape, expected: Shape, way: Way) -> bool:
+def _fits(came: Shape, expected: Shape, layout: Layout) -> bool:
     """Return whether an array has a tensor's shape; axes of length 1 do not count where it may be reshaped."""
-    if way == "as it is":
+    if layout == "as it is":
         return came == expected
-    if way == "turned" and len(came) == len(expected) == 2:
+    if layout == "turned" and len(came) == len(expected) == 2:
         return came[::-1] == expected
     return [n for n in came if n != 1] == [n for n in expected if n != 1]
 
@@ -189,12 +189,12 @@ def _listed(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str,
             f"{what} is a list of {len(came)} arrays, which are not the model's {len(expected)} tensors in their "
             f"order, nor some of these; {_BY_HAND}. {_both(came, expected)}"
         )
-    names, way = readings[0]
+    names, layout = readings[0]
     if len(readings) > 1:
-        each = [list(dict.fromkeys(reading[0][i] for reading in readings)) for i in range(len(shapes))]
+        names_by_array = [list(dict.fromkeys(reading[0][i] for reading in readings)) for i in range(len(shapes))]
         unclear = [
             f"array {i} {shapes[i]}: {' or '.join(map(repr, choices))}"
-            for i, choices in enumerate(each)
+            for i, choices in enumerate(names_by_array)
             if len(choices) > 1
         ][:_LISTED]
         raise BadInputError(
@@ -212,26 +212,28 @@ def _listed(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str,
     places = {name: places[name] for name in expected if name in places}
     left = len(expected) - len(places)
     note = "the arrays have no names: they were paired with the model's by their order and shapes"
-    return _paired(places, expected, way, [note + (f", {left} of which are not among them" if left else "")])
+    return _paired(places, expected, layout, [note + (f", {left} of which are not among them" if left else "")])
 
 
 def _readings(
     shapes: tuple[Shape, ...], expected: Mapping[str, Shape], buffers: Collection[str]
-) -> list[tuple[tuple[str, ...], Way]]:
-    """Return what a list may be: names in its order, and the way in which arrays are taken.
+) -> list[tuple[tuple[str, ...], Layout]]:
+    """Return what a list may be: names in its order, and the layout in which arrays are taken.
 
     All of a kind that a network has is what lists hold as a rule; then all of some layers, and then any of its tensors.
     """
     sets = _whole_sets(expected, buffers)
-    for way in _WAYS:
-        for own in sets:
-            for names in _orders(own, expected, way):
-                if len(names) == len(shapes) and _all_fit(shapes, names, expected, way):
-                    return [(names, way)]
-        for groups in (_by_layer, _by_tensor) if way != "turned" else ():
-            some = dict.fromkeys(names for own in sets for names in _subsets(shapes, groups(own), expected, way))
-            if some:
-                return [(names, way) for names in some]
+    for layout in _LAYOUTS:
+        for whole in sets:
+            for names in _orders(whole, expected, layout):
+                if len(names) == len(shapes) and _all_fit(shapes, names, expected, layout):
+                    return [(names, layout)]
+        for groups in (_by_layer, _by_tensor) if layout != "turned" else ():
+            subsets = dict.fromkeys(
+                names for part in sets for names in _subsets(shapes, groups(part), expected, layout)
+            )
+            if subsets:
+                return [(names, layout) for names in subsets]
     return []
 
 
@@ -242,18 +244,18 @@ def _whole_sets(expected: Mapping[str, Shape], buffers: Collection[str]) -> list
         tuple(name for name in expected if name.rpartition(".")[2] != _COUNTER),
         tuple(name for name in expected if name not in buffers),
     ]
-    return list(dict.fromkeys(own for own in sets if own))
+    return list(dict.fromkeys(whole for whole in sets if whole))
 
 
-def _orders(names: tuple[str, ...], expected: Mapping[str, Shape], way: Way) -> list[tuple[str, ...]]:
+def _orders(names: tuple[str, ...], expected: Mapping[str, Shape], layout: Layout) -> list[tuple[str, ...]]:
     """Return the orders in which arrays are listed: the network's, or that of scikit-learn's coefs_ and intercepts_."""
     matrices = tuple(name for name in names if len(expected[name]) > 1)
     apart = matrices + tuple(name for name in names if len(expected[name]) <= 1)
-    return [apart] if way == "turned" else [names, apart]
+    return [apart] if layout == "turned" else [names, apart]
 
 
-def _all_fit(shapes: Sequence[Shape], names: Sequence[str], expected: Mapping[str, Shape], way: Way) -> bool:
-    return all(_fits(shape, expected[name], way) for shape, name in zip(shapes, names, strict=True))
+def _all_fit(shapes: Sequence[Shape], names: Sequence[str], expected: Mapping[str, Shape], layout: Layout) -> bool:
+    return all(_fits(shape, expected[name], layout) for shape, name in zip(shapes, names, strict=True))
 
 
 def _by_layer(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -269,7 +271,7 @@ def _by_tensor(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _subsets(
-    shapes: tuple[Shape, ...], groups: tuple[tuple[str, ...], ...], expected: Mapping[str, Shape], way: Way
+    shapes: tuple[Shape, ...], groups: tuple[tuple[str, ...], ...], expected: Mapping[str, Shape], layout: Layout
 ) -> list[tuple[str, ...]]:
     """Return the first readings of a list as some of the groups, in their order; enough to see what they differ in."""
 
@@ -281,7 +283,7 @@ def _subsets(
             return ()
         names, without = groups[group], rest(group + 1, array)
         end, within = array + len(names), ()
-        if end <= len(shapes) and _all_fit(shapes[array:end], names, expected, way):
+        if end <= len(shapes) and _all_fit(shapes[array:end], names, expected, layout):
             within = tuple(names + others for others in rest(group + 1, end))
         return (*within, *without)[:_LISTED]
 
@@ -314,18 +316,18 @@ def _unknown(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str
     known = [name for name in came if name in expected]
     behind = [name.partition(".")[2] for name in came]
     for times, count, who in ((2, "twice", _SCAFFOLD), (3, "three times", _MOMENTS)):
-        each = {name: behind.count(name) for name in behind}
-        fits = all(expected.get(own) == came[name] for name, own in zip(came, behind, strict=True))
-        if fits and set(each.values()) == {times}:
+        repeats = {name: behind.count(name) for name in behind}
+        fits = all(expected.get(key) == came[name] for name, key in zip(came, behind, strict=True))
+        if fits and set(repeats.values()) == {times}:
             return BadInputError(
-                f"{what} has {len(came)} arrays, {count} the {len(each)} of the model that are expected: "
+                f"{what} has {len(came)} arrays, {count} the {len(repeats)} of the model that are expected: "
                 f"{listing(unknown, came)}. {who}."
             )
     # A second set of tensors has the shapes of the first.
     surplus = sorted(came[name] for name in unknown)
-    for own in (known, list(expected)):
+    for senders in (known, list(expected)):
         for times, who in ((1, _SCAFFOLD), (2, _MOMENTS)):
-            if own and known and surplus == sorted(expected[name] for name in own for _ in range(times)):
+            if senders and known and surplus == sorted(expected[name] for name in senders for _ in range(times)):
                 count = "twice" if times == 1 else "three times"
                 return BadInputError(
                     f"{what} has {len(came)} arrays, {count} the {len(known)} of the model that are expected: "
@@ -334,11 +336,11 @@ def _unknown(came: Mapping[str, Shape], expected: Mapping[str, Shape], what: str
     single = [name for name in unknown if all(n == 1 for n in came[name])]
     if known and unknown == single and len(single) == 1:
         return BadInputError(f"{what} holds {unknown[0]!r}, which the model has not, a single number. {_NUMBER}.")
-    some = ", ".join(map(repr, unknown[:3])) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
+    listed = ", ".join(map(repr, unknown[:3])) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
     near = nearest(unknown[0], expected)
     return BadInputError(
-        f"{what} holds {some}, which the model has not{f'; {near}' if near else '.'} Both must be of the same network. "
-        f"{_both(came, expected)}"
+        f"{what} holds {listed}, which the model has not{f'; {near}' if near else '.'} Both must be of the same "
+        f"network. {_both(came, expected)}"
     )
 
 

@@ -58,8 +58,8 @@ def best_head(
     predictions = []
     for k in paced(len(seeds), least=1):
         values = [np.asarray(rows[k].double().cpu()) for rows in inputs]
-        places, own = np.asarray(labelled[k].cpu()), np.asarray(labels[k].double().cpu())
-        predictions.append(torch.from_numpy(_best(values, places, own, target, seeds[k] % 2**32)))
+        places, known = np.asarray(labelled[k].cpu()), np.asarray(labels[k].double().cpu())
+        predictions.append(torch.from_numpy(_best(values, places, known, target, seeds[k] % 2**32)))
     # A rehearsal ends before the last training.
     return torch.stack([*predictions, *predictions[-1:] * (len(seeds) - len(predictions))])
 
@@ -111,10 +111,10 @@ def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: b
         forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
         return np.asarray(forest.oob_prediction_)[:, None], forest.predict(queries)[:, None]
     classifier = RandomForestClassifier(_TREES, oob_score=True, random_state=seed).fit(rows, values.argmax(1))
-    seen = np.asarray(classifier.classes_)
+    classes = np.asarray(classifier.classes_)
     left_out, answers = np.zeros_like(values), np.zeros((len(queries), values.shape[1]))
-    left_out[:, seen] = np.nan_to_num(classifier.oob_decision_function_)
-    answers[:, seen] = classifier.predict_proba(queries)
+    left_out[:, classes] = np.nan_to_num(classifier.oob_decision_function_)
+    answers[:, classes] = classifier.predict_proba(queries)
     return left_out, answers
 
 
@@ -190,9 +190,9 @@ class Logistic:
 
     def scores(self, inputs: Float[Tensor, "*some _input"], first: int = 0) -> Float[Tensor, "*some _value"]:
         """Return the scores without the bias, so that those of several groups of inputs add up."""
-        some = slice(first, first + inputs.shape[-1])
-        scaled = (inputs.double() - self.center[some]) / self.spread[some]
-        return scaled.clamp(-_LARGEST, _LARGEST) @ self.weight[some]
+        part = slice(first, first + inputs.shape[-1])
+        scaled = (inputs.double() - self.center[part]) / self.spread[part]
+        return scaled.clamp(-_LARGEST, _LARGEST) @ self.weight[part]
 
     def log_chances(
         self, inputs: Float[Tensor, "row _input"], before: Float[Tensor, "*row _value"]
@@ -221,10 +221,10 @@ def shrunk(
     nothing = Shrunk(Logistic.none(inputs.shape[1], values), before)
     if rows < _FEWEST or not inputs.shape[1]:
         return nothing
-    own = before.gather(1, codes[:, None])[:, 0]
+    prior_likelihood = before.gather(1, codes[:, None])[:, 0]
     fold = folds(rows)
     starts: list[Logistic | None] = [None] * _LOGISTIC_FOLDS
-    best, chosen, likelihood = before, math.inf, own
+    best, chosen, likelihood = before, math.inf, prior_likelihood
     for penalty in _PENALTIES:
         left_out = torch.empty_like(before)
         for k in range(_LOGISTIC_FOLDS):
@@ -236,7 +236,7 @@ def shrunk(
         if reached.mean() <= likelihood.mean():
             break
         best, chosen, likelihood = left_out, penalty, reached
-    if not gains(likelihood - own):
+    if not gains(likelihood - prior_likelihood):
         return nothing
     return Shrunk(_fitted(inputs, codes, before, chosen, None), best)
 
@@ -268,17 +268,17 @@ def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, co
     wanted, size = functional.one_hot(codes, before.shape[1]).double(), coefficients.numel()
     eye = torch.eye(before.shape[1], dtype=torch.float64)
 
-    def loss(at: Tensor) -> float:
-        fit = functional.cross_entropy(before + design @ at, codes, reduction="sum")
-        return float(fit + penalty * at.square().sum())
+    def loss(weights: Tensor) -> float:
+        fit = functional.cross_entropy(before + design @ weights, codes, reduction="sum")
+        return float(fit + penalty * weights.square().sum())
 
     reached = loss(coefficients)
     for _ in range(_STEPS):
         chances = (before + design @ coefficients).softmax(1)
         slope = design.T @ (chances - wanted) + 2 * penalty * coefficients
-        each = (design[:, :, None] * chances[:, None]).flatten(1)
+        products = (design[:, :, None] * chances[:, None]).flatten(1)
         same = torch.einsum("vab,vw->avbw", design.T @ (design * chances.T[..., None]), eye).reshape(size, size)
-        hessian = same - each.T @ each + 2 * penalty * torch.eye(size, dtype=torch.float64)
+        hessian = same - products.T @ products + 2 * penalty * torch.eye(size, dtype=torch.float64)
         step = torch.linalg.solve(hessian, slope.flatten()).view_as(coefficients)
         share, before_step = 1.0, reached
         while (reached := loss(coefficients - share * step)) > before_step and share > _LEAST_SHARE:

@@ -37,8 +37,8 @@ def _form(part: nn.Module) -> Callable[..., object] | None:
     if "forward" in vars(part):
         return None
     if isinstance(part, nn.RNNCellBase):
-        own = type(part).forward in (nn.GRUCell.forward, nn.LSTMCell.forward, nn.RNNCell.forward)
-        return _cell if own else None
+        plain = type(part).forward in (nn.GRUCell.forward, nn.LSTMCell.forward, nn.RNNCell.forward)
+        return _cell if plain else None
     if isinstance(part, nn.RNNBase) and part.proj_size == 0 and (part.dropout == 0 or part.num_layers == 1):
         return _layers if type(part).forward in (nn.GRU.forward, nn.LSTM.forward, nn.RNN.forward) else None
     return None

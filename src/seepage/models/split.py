@@ -140,13 +140,13 @@ class SplitModel:
 
     def check(self, cells: Float[Tensor, "record column"]) -> None:
         """Refuse parts that do not fit the table or each other, pass no gradient, or read no private column."""
-        some = cells[:_PROBES]
+        tried = cells[:_PROBES]
         try:
-            cut = self.cut(some)
-            own = self.scaled(some, self.private)
+            cut = self.cut(tried)
+            private = self.scaled(tried, self.private)
             cut.requires_grad_(True)
-            outputs = self.client(cut, own)
-            again = self.client(cut, own)
+            outputs = self.client(cut, private)
+            again = self.client(cut, private)
         except Exception as error:  # A user's module may raise anything.
             reason = one_line(error)
             raise BadInputError(
@@ -154,10 +154,10 @@ class SplitModel:
                 f"private columns, or each other ({reason}); the server part takes (record, {len(self.public)}), "
                 f"the client part activations and (record, {len(self.private)})."
             ) from error
-        if tuple(outputs.shape) != (len(some), self.outputs) or not bool(outputs.isfinite().all()):
+        if tuple(outputs.shape) != (len(tried), self.outputs) or not bool(outputs.isfinite().all()):
             raise BadInputError(
-                f"the client part of {self.name!r} returns shape {tuple(outputs.shape)} for {len(some)} records where "
-                f"finite numbers of shape ({len(some)}, {self.outputs}) are needed; change its last layer."
+                f"the client part of {self.name!r} returns shape {tuple(outputs.shape)} for {len(tried)} records where "
+                f"finite numbers of shape ({len(tried)}, {self.outputs}) are needed; change its last layer."
             )
         if not torch.equal(outputs, again):
             raise BadInputError(
@@ -171,21 +171,21 @@ class SplitModel:
                 "train: the client part's outputs do not depend on the activations; cut the network elsewhere."
             )
         for i, column in enumerate(self.private):
-            if not self._reads(cut.detach(), own, i):
+            if not self._reads(cut.detach(), private, i):
                 raise BadInputError(
                     f"the private column {self.schema.columns[column].name!r} does not reach the client part of "
                     f"{self.name!r}: its outputs are the same whatever the column holds, so that no gradient can tell "
                     "of it; feed the column in, or make it the server's."
                 )
 
-    def _reads(self, cut: Tensor, own: Tensor, column: int) -> bool:
+    def _reads(self, cut: Tensor, private: Tensor, column: int) -> bool:
         kind = self.schema.columns[self.private[column]]
         values = torch.arange(kind.width) if isinstance(kind, Discrete) else torch.linspace(0, 1, 5)
         if len(values) == 1:
             return True
-        position = torch.tensor([column], device=own.device)
+        position = torch.tensor([column], device=private.device)
         with torch.no_grad():
-            outputs = [self.client(cut, own.index_fill(1, position, float(value))) for value in values]
+            outputs = [self.client(cut, private.index_fill(1, position, float(value))) for value in values]
         return any(not torch.equal(outputs[0], output) for output in outputs[1:])
 
 

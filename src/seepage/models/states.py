@@ -99,13 +99,13 @@ def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[s
     numbered = is_list(before) and is_list(after)
     if numbered:
         # Numbers are no names: the same number may be another array.
-        own = {f"array {name}": shape for name, shape in expected.items()}
-        pairing = pair(came, own, "the state after training", [f"array {name}" for name in buffers])
+        renamed = {f"array {name}": shape for name, shape in expected.items()}
+        pairing = pair(came, renamed, "the state after training", [f"array {name}" for name in buffers])
         places = {name.removeprefix("array "): place for name, place in pairing.places.items()}
     else:
         pairing = pair(came, expected, "the state after training", buffers)
         places = dict(pairing.places)
-    if pairing.way != "as it is":
+    if pairing.layout != "as it is":
         name = next(name for name, place in places.items() if expected[name] != came[place])
         raise BadInputError(
             f"{name!r} has shape {expected[name]} before training and {came[places[name]]} after it; give two states "

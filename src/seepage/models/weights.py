@@ -31,7 +31,7 @@ def load_weights(module: nn.Module, path: str | Path, without: Collection[str] =
     needed = [name for name in _missing(wanted, tensors) if name not in without]
     if needed:
         raise BadInputError(
-            f"{what} lacks {_some(needed)} of the model's {len(wanted)} tensors; it was saved from another network, "
+            f"{what} lacks {_few_of(needed)} of the model's {len(wanted)} tensors; it was saved from another network, "
             f"or not all of it was: {_ADVICE}. Expected: {listing(wanted, shapes_of(wanted))}."
         )
     with torch.no_grad():
@@ -108,6 +108,6 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _some(names: list[str], most: int = 3) -> str:
+def _few_of(names: list[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more

@@ -195,7 +195,7 @@ class Clients(ABC, Generic[M]):
             )
         if places is None:
             places = torch.stack([self._draw(len(rows), generator) for generator in generators])
-        return RecordsSecret(*rows.at(places))
+        return RecordsSecret(*rows.take(places))
 
     @abstractmethod
     def answer(

@@ -128,8 +128,8 @@ class FedAvg(Clients[UpdateView]):
         if training.optimizer != "sgd":
             return math.hypot(*training.rates(self.batch_size))
         factors, groups = training.factors(self.batch_size), training.groups(self.batch_size) * training.epochs
-        each = [f / training.accumulation for f, group in zip(factors, groups, strict=True) for _ in group]
-        return math.hypot(*(f * noise for f, noise in zip(each, noises, strict=True)))
+        step_factors = [f / training.accumulation for f, group in zip(factors, groups, strict=True) for _ in group]
+        return math.hypot(*(f * noise for f, noise in zip(step_factors, noises, strict=True)))
 
     @property
     def sees(self) -> str:

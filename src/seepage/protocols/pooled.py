@@ -55,26 +55,26 @@ class PooledLearning:
             check_count("limit", self.limit)
 
     def train(
-        self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, " target"], seed: int
+        self, pool: MarkedRows, adversary: MarkedRows | None, shares: Float[Tensor, " target"], seed: int
     ) -> PooledTranscript:
         """Train one joint model for each share of the attribute in the victim's rows.
 
-        Parties draw rows from ``pool`` without replacement; ``own``, the adversary's, is None with a single party.
+        Parties draw rows from ``pool`` without replacement; those of the ``adversary`` are None with a single party.
         """
         generator = torch.Generator().manual_seed(seed)
         chosen = pool.drawn(shares[:, None], self.rows, generator, self.others)
-        models = joint_models(self.learner, pool, own, chosen, generator)
+        models = joint_models(self.learner, pool, adversary, chosen, generator)
         return PooledTranscript(self._predictions(models), ModelView(models), shares)
 
     def update(
-        self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
+        self, pool: MarkedRows, adversary: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
     ) -> tuple[UpdatedView, Float[Tensor, "target 2"]]:
         """Train joint models before and after the victim adds as many new rows with another share; return them too."""
         generator = torch.Generator().manual_seed(seed)
         chosen = pool.drawn(shares, self.rows, generator, self.others)
         parts_before = [part for part in range(chosen.shape[1]) if part != 1]
-        before = joint_models(self.learner, pool, own, chosen[:, parts_before], generator)
-        after = joint_models(self.learner, pool, own, chosen, generator)
+        before = joint_models(self.learner, pool, adversary, chosen[:, parts_before], generator)
+        after = joint_models(self.learner, pool, adversary, chosen, generator)
         return UpdatedView(self._predictions(before), self._predictions(after)), shares
 
     def drawn(
@@ -94,7 +94,7 @@ class PooledLearning:
 def federated(
     learner: Dense,
     pool: MarkedRows,
-    own: MarkedRows,
+    adversary: MarkedRows,
     shares: Float[Tensor, " target"],
     rows: int,
     rounds: int,
@@ -111,15 +111,15 @@ def federated(
     chosen = pool.drawn(shares[:, None], rows, generator)[:, 0]
     seeds = torch.randint(2**62, (len(shares),), generator=generator).tolist()
     models, _ = learner.initial(pool.inputs.shape[1], seeds)
-    mine = torch.arange(len(own)).expand(len(shares), len(own))
-    snapshots, seen = [], []
+    mine = torch.arange(len(adversary)).expand(len(shares), len(adversary))
+    snapshots, gradients = [], []
     for _ in range(rounds):
         theirs = learner.gradients(models, pool.inputs, pool.labels, chosen)
         snapshots.append(models)
-        seen.append(theirs)
-        ours = learner.gradients(models, own.inputs, own.labels, mine)
+        gradients.append(theirs)
+        ours = learner.gradients(models, adversary.inputs, adversary.labels, mine)
         models = models.moved(rate * (theirs + ours) / 2)
-    return GradientsView(tuple(snapshots), torch.stack(seen))
+    return GradientsView(tuple(snapshots), torch.stack(gradients))
 
 
 def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target"]:
@@ -145,7 +145,7 @@ class Sets:
     """Partition of the rows: the attacker's with the attribute known, the adversary's, its queries, and others'."""
 
     auxiliary: MarkedRows
-    own: MarkedRows
+    adversary: MarkedRows
     queries: MarkedRows
     held: MarkedRows
 
@@ -180,18 +180,18 @@ def parted(
 
     def taken(left: MarkedRows, count: int, share: float | None) -> tuple[MarkedRows, MarkedRows]:
         rest = torch.ones(len(left), dtype=torch.bool)
-        some = left
+        eligible = left
         if left.groups is not None:
             whole = _whole_groups(left, left.groups, count, share, generator)
-            rest[whole], some = False, left.rows(whole)
+            rest[whole], eligible = False, left.rows(whole)
         if share is None:
-            chosen = torch.randperm(len(some), generator=generator)[:count]
+            chosen = torch.randperm(len(eligible), generator=generator)[:count]
         else:
-            chosen = some.drawn(torch.tensor([[share]], dtype=torch.float64), count, generator)[0, 0]
+            chosen = eligible.drawn(torch.tensor([[share]], dtype=torch.float64), count, generator)[0, 0]
         if left.groups is None:
             rest[chosen] = False
         # Rows drawn by share come in two runs.
-        return some.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
+        return eligible.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
 
     auxiliary_rows, left = taken(rows, auxiliary, auxiliary_share)
     adversary, left = taken(left, own, own_share)

@@ -148,11 +148,11 @@ class MessageRecipe(BaseModel):
         assert isinstance(defense, Defense | RecordDefense)
         knowledge = defense.describe()
         if isinstance(defense, RecordDefense):
-            own = records // self.clients
-            rate, sizes = 1.0, [own]
+            count = records // self.clients
+            rate, sizes = 1.0, [count]
             if self.training is not None:
                 rate = float(self.training.learning_rate)
-                sizes = [batch.stop - batch.start for batch in self.training.batches(own)] * self.training.epochs
+                sizes = [batch.stop - batch.start for batch in self.training.batches(count)] * self.training.epochs
             knowledge = replace(knowledge, noise=rate * math.hypot(*map(defense.noise, sizes)))
         # Noise of several clients averages out.
         return replace(knowledge, noise=knowledge.noise / math.sqrt(self.clients))

@@ -63,7 +63,7 @@ class SecureBoost:
         """Return what the active party decrypts and follows, with its own derivatives of each row."""
         forest, cuts = message.forest, message.cuts
         bins, owners = self._bins(schema, cuts)
-        starts = np.concatenate([[0], np.cumsum([len(own) for own in bins])]).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum([len(column_bins) for column_bins in bins])]).astype(np.int64)
         together = np.concatenate(bins)
         margins = np.tile(forest.intercept, (len(rows), 1))
         trees = []
@@ -117,10 +117,10 @@ class SecureBoost:
             block = schema.blocks[position]
             owners.update(dict.fromkeys(range(block.start, block.stop), column))
             if isinstance(schema.columns[position], Discrete):
-                own = np.array([_bin_of_category(cuts, encoded) for encoded in range(block.start, block.stop)])
+                column_bins = np.array([_bin_of_category(cuts, encoded) for encoded in range(block.start, block.stop)])
             else:
-                own = np.arange(cuts.of(block.start).start, cuts.of(block.start).stop)
-            bins.append(own if self.shuffled is None else self.shuffled.permutation(own))
+                column_bins = np.arange(cuts.of(block.start).start, cuts.of(block.start).stop)
+            bins.append(column_bins if self.shuffled is None else self.shuffled.permutation(column_bins))
         return bins, owners
 
     def _reported(
@@ -191,7 +191,7 @@ def _split_bins(
     if encoded not in owners:
         return []
     column = owners[encoded]
-    own, here = bins[column], cuts.of(encoded)
+    column_bins, entry_cuts = bins[column], cuts.of(encoded)
     # All bins of numbers are of this encoded column; of categories only its own, of which the rows with it go right.
-    inside = (own >= here.start) & (own < here.stop)
-    return [(column, ~inside | (inside & (cuts.values[own] <= tree.condition[node])))]
+    inside = (column_bins >= entry_cuts.start) & (column_bins < entry_cuts.stop)
+    return [(column, ~inside | (inside & (cuts.values[column_bins] <= tree.condition[node])))]

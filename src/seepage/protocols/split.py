@@ -1,4 +1,15 @@
-"""Split learning: the server computes up to the cut, the client from there to the loss; gradients come back."""
+"""Split learning: the server computes up to the cut, the client from there to the loss; gradients come back.
+
+With ``a_i`` the activations of record i and ``l_i`` its own loss as the client computes it from ``a_i``, its private
+columns and its label, the loss of a batch is ``sum_i s l_i``: s is 1 / n for the mean of n records, and the form of the
+loss may have another factor. What comes back of record i is therefore
+
+    r_i = s dl_i / da_i,
+
+a vector that depends on that record alone but for s. Its owner, and whoever attacks it, divides s out: all that clips,
+blurs or compares gradients of single records works on ``r_i / s``, and what is sent is multiplied by s again. Several
+clients answer one exchange, each with an s of its own rows, and the mean of their losses is trained on.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +116,7 @@ class SplitLearning:
         # Each purpose has a random stream of its own, so that a defense changes no batch.
         order, flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(3))
         labels = self._taught(model, rows, flipping)
-        theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
+        theirs, private = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
         optimisers = [
             torch.optim.Adagrad([p for p in part.parameters() if p.requires_grad], lr=self.learning_rate)
             for part in (model.client, model.server)
@@ -120,7 +131,7 @@ class SplitLearning:
             clips.append(bound if shared else None)
             total = 0.0
             for batch, behind, clients in self._batches(len(rows), holdings, order):
-                step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
+                step, cut = _exchange(model, theirs[batch], private[batch], labels[batch], behind)
                 sent, bound = self._defended(model, step.sent, behind, labels[batch], bound, noising)
                 for optimiser in optimisers:
                     optimiser.zero_grad()
@@ -158,21 +169,21 @@ class SplitLearning:
         flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
         labels = self._taught(exchanges[0][0].model, rows, flipping)
         views = [self._view(stage, granted, rows, labels, noising) for stage, granted in exchanges]
-        own = rows.cells[:, list(views[0].model.private)]
-        return CutTranscript(replace(views[0], earlier=tuple(views[1:])), own, rows.labels)
+        private = rows.cells[:, list(views[0].model.private)]
+        return CutTranscript(replace(views[0], earlier=tuple(views[1:])), private, rows.labels)
 
     def _view(
         self, trained: TrainedSplit, granted: SplitModel | None, rows: Table, labels: Tensor, noising: torch.Generator
     ) -> CutView:
         model = trained.model
         model.check(rows.cells)
-        theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
+        theirs, private = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
         size = self.batch_size if self.rows_each is None else self.rows_each
         cuts, sent, means = [], [], []
         for start in range(0, len(rows), size):
             batch = slice(start, min(start + size, len(rows)))
             behind = torch.full((batch.stop - batch.start,), float(batch.stop - batch.start))
-            step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
+            step, cut = _exchange(model, theirs[batch], private[batch], labels[batch], behind)
             cuts.append(cut.detach())
             sent.append(self._defended(model, step.sent, behind, labels[batch], trained.clip, noising)[0])
             means.append(behind)
@@ -218,14 +229,17 @@ class SplitLearning:
             return sent, bound
         # Records are clipped and blurred by their own loss, whatever is taken of the batch.
         means = _means(model, labels, behind)[:, None].to(sent)
-        own = sent * means
+        record_gradients = sent * means
         if self.returned is not None:
             # A client knows its own records alone.
-            blurred = [self.returned(own[None, some], generator, labels[None, some])[0] for some in batches(behind)]
+            blurred = [
+                self.returned(record_gradients[None, batch], generator, labels[None, batch])[0]
+                for batch in batches(behind)
+            ]
             return torch.cat(blurred) / means, bound
         assert self.noise is not None
         limit = self.noise.start if bound is None else bound
-        return self.noise(own, limit, generator) / means, self.noise.follow(limit, own)
+        return self.noise(record_gradients, limit, generator) / means, self.noise.follow(limit, record_gradients)
 
     def _batches(
         self, rows: int, holdings: Sequence[Tensor], generator: torch.Generator
@@ -253,10 +267,12 @@ def _means(model: SplitModel, labels: Tensor, behind: Tensor) -> Float[Tensor, "
     """Return what makes each record's part of its client's loss its own loss."""
     if model.form.plain:
         return behind
-    shares = [model.form.share(model.head, labels[some]).expand(len(labels[some])) for some in batches(behind)]
+    shares = [model.form.share(model.head, labels[batch]).expand(len(labels[batch])) for batch in batches(behind)]
     return 1 / torch.cat(shares)
 
 
-def _exchange(model: SplitModel, theirs: Tensor, own: Tensor, labels: Tensor, behind: Tensor) -> tuple[CutStep, Tensor]:
+def _exchange(
+    model: SplitModel, theirs: Tensor, private: Tensor, labels: Tensor, behind: Tensor
+) -> tuple[CutStep, Tensor]:
     cut = model.server(theirs)
-    return cut_step(model, cut, own, labels, behind), cut
+    return cut_step(model, cut, private, labels, behind), cut

@@ -161,13 +161,13 @@ def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
     sent: list[tuple[NewtonStep, ...]] = []
     for x, y in sites:
         _, triangle = np.linalg.qr(x)
-        some = np.flatnonzero(np.abs(np.diag(triangle)) > 1e-8 * np.abs(triangle[0, 0]))
-        own = fit(recipe, [(x[:, some], y)])
-        variances = np.diag(own.covariance)
+        independent = np.flatnonzero(np.abs(np.diag(triangle)) > 1e-8 * np.abs(triangle[0, 0]))
+        site_fit = fit(recipe, [(x[:, independent], y)])
+        variances = np.diag(site_fit.covariance)
         good = np.isfinite(variances) & (variances > 0) & (variances < _LARGEST_VARIANCE)
-        weight[some[good]] += 1 / variances[good]
-        total[some[good]] += own.coefficients[good] / variances[good]
-        sent.append((_of_fit(recipe, x, y, some, own.coefficients),))
+        weight[independent[good]] += 1 / variances[good]
+        total[independent[good]] += site_fit.coefficients[good] / variances[good]
+        sent.append((_of_fit(recipe, x, y, independent, site_fit.coefficients),))
     if not (weight > 0).all():
         raise BadInputError(
             f"no site alone tells {int((weight == 0).sum())} of {width} coefficients, so that nothing can be averaged; "
@@ -177,15 +177,15 @@ def averaged(recipe: Newton, sites: Sites) -> FederatedFit:
 
 
 def _of_fit(
-    recipe: Newton, rows: Rows, y: Outcomes, some: Int[np.ndarray, " _some"], own: Float[np.ndarray, " _some"]
+    recipe: Newton, rows: Rows, y: Outcomes, columns: Int[np.ndarray, " _some"], estimates: Float[np.ndarray, " _some"]
 ) -> NewtonStep:
     """Return the sums that a site's own coefficients of some columns and their covariance stand for."""
     coefficients, information = np.zeros(rows.shape[1]), np.zeros((rows.shape[1],) * 2)
-    coefficients[some] = own
+    coefficients[columns] = estimates
     step = sums(recipe, rows, y, coefficients)
     # As an analyst has it, from the inverse.
-    covariance = np.linalg.pinv(step.information[np.ix_(some, some)], hermitian=True)
-    information[np.ix_(some, some)] = np.linalg.pinv(covariance, hermitian=True)
+    covariance = np.linalg.pinv(step.information[np.ix_(columns, columns)], hermitian=True)
+    information[np.ix_(columns, columns)] = np.linalg.pinv(covariance, hermitian=True)
     return NewtonStep(coefficients, information, np.zeros(len(coefficients)), deviance=step.deviance)
 
 

@@ -45,10 +45,10 @@ class Publication:
 
     def tables(self, codes: Codes) -> Tables:
         """Return counts of records by levels; columns of numbers have none beside their figures."""
-        some = [i for i in range(len(self.widths)) if i not in self.numbers]
-        places: list[tuple[int, ...]] = [(i,) for i in some]
+        levelled = [i for i in range(len(self.widths)) if i not in self.numbers]
+        places: list[tuple[int, ...]] = [(i,) for i in levelled]
         if self.kind == "cross_tables":
-            places = [(i, j) for j in some for i in some if i < j]
+            places = [(i, j) for j in levelled for i in levelled if i < j]
         counted = {}
         for place in places:
             counted[place] = np.zeros([self.widths[i] for i in place])
@@ -75,18 +75,21 @@ class Publication:
         if len(codes) < max(self.least, 1):
             return None
         values = self.numbers[column]
-        own = np.array(values)[codes[:, column]]
+        cells = np.array(values)[codes[:, column]]
         shares = QUANTILES[self.project]
-        sent: dict[str, Any] = {"total": self._sent(own.sum())}
+        sent: dict[str, Any] = {"total": self._sent(cells.sum())}
         if self.project == "datashield":
-            sent |= {"mean": self._sent(own.mean()), "squares": self._sent(np.square(own).sum())}
+            sent |= {"mean": self._sent(cells.mean()), "squares": self._sent(np.square(cells).sum())}
         else:
             # Squares are about the mean that follows from the sum which was sent.
-            centre = sent["total"] / len(own)
-            sent |= {"centre": centre, "squares": self._sent(np.square(own - centre).sum())}
-        quantiles = tuple((share, self._sent(cut)) for share, cut in zip(shares, np.quantile(own, shares), strict=True))
+            centre = sent["total"] / len(cells)
+            sent |= {"centre": centre, "squares": self._sent(np.square(cells - centre).sum())}
+        cuts = zip(shares, np.quantile(cells, shares), strict=True)
+        quantiles = tuple((share, self._sent(cut)) for share, cut in cuts)
         step = 0.0 if self.digits is None else 10.0**-self.digits
-        return kernel.Summary(column, values, len(own), quantiles=quantiles, within=tuple(group), rounded=step, **sent)
+        return kernel.Summary(
+            column, values, len(cells), quantiles=quantiles, within=tuple(group), rounded=step, **sent
+        )
 
     def _sent(self, figure: float) -> float:
         return float(figure if self.digits is None else np.round(figure, self.digits))

@@ -2,6 +2,16 @@
 
 Trees are those of xgboost itself (extra ``trees``). Histograms are the sums that its workers add up over the network:
 in double precision, of derivatives in single precision.
+
+A tree lowers the loss to second order (Chen and Guestrin, KDD 2016, equations 5 and 7, without their gamma). With G and
+H the sums of first and second derivatives over the rows of a node, r the regularisation and e the learning rate, a leaf
+has the value ``-e G / (H + r)``, and a split gains
+
+    G_L^2 / (H_L + r) + G_R^2 / (H_R + r) - G^2 / (H + r),
+
+half of which the loss falls by. All of it follows from the sums of G and H by column and bin: the left side of a split
+behind a bin has the sums of all bins up to it, the right side the rest. So these histograms are all that clients send,
+and with noise on them the same formulas hold, with H cut off at 0.
 """
 
 from __future__ import annotations
@@ -115,12 +125,12 @@ def margins_by_round(
     Trees that clients grow together from their sums are those of one training on the rows of all.
     """
     of_models = []
-    for own in chosen:
-        booster, _ = train_together([rows[own]], [labels[own]], recipe)
+    for trained in chosen:
+        booster, _ = train_together([rows[trained]], [labels[trained]], recipe)
         margins = [booster.inplace_predict(rows, iteration_range=(0, end), predict_type="margin") for end in rounds]
         # Of two classes the first one has the logit 0.
         of_models.append([m if m.ndim == 2 else np.stack([np.zeros_like(m), m], 1) for m in margins])
-    return [torch.from_numpy(np.stack(each)) for each in zip(*of_models, strict=True)]
+    return [torch.from_numpy(np.stack(of_round)) for of_round in zip(*of_models, strict=True)]
 
 
 def cuts_of(binned: xgboost.QuantileDMatrix) -> Cuts:
@@ -153,8 +163,8 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
             members = tree.members(rows)
             inner = np.flatnonzero(tree.depth < depth)
             nodes.append(inner)
-            own = gradients[:, tree.output]
-            sums.append(np.stack([_sums(binned[members[v]], own[members[v]], cuts.bins) for v in inner]))
+            tree_gradients = gradients[:, tree.output]
+            sums.append(np.stack([_sums(binned[members[v]], tree_gradients[members[v]], cuts.bins) for v in inner]))
             for leaf in tree.leaves:
                 margins[members[leaf], tree.output] += tree.condition[leaf]
     return HistogramMessage(forest, cuts, tuple(nodes), tuple(sums))
@@ -203,14 +213,14 @@ def grow_together(
     for number in range(recipe.rounds):
         barred = noisy_bins if passive is not None and number < passive.without else None
         rule = _Rule(cuts, recipe, noise, None if passive is None else noisy_bins, barred)
-        gradients = [forest.gradients(m, own).astype(np.float64) for m, own in zip(margins, labels, strict=True)]
+        gradients = [forest.gradients(m, true).astype(np.float64) for m, true in zip(margins, labels, strict=True)]
         grown = []
         for output in range(forest.outputs):
-            own = [g[:, output] for g in gradients]
-            tree, seen = _grown(binned, own, parts, rule, observed, output)
+            of_output = [g[:, output] for g in gradients]
+            tree, by_node = _grown(binned, of_output, parts, rule, observed, output)
             grown.append(tree)
-            nodes.append(np.array(list(seen)))
-            sums.append(np.stack(list(seen.values())))
+            nodes.append(np.array(list(by_node)))
+            sums.append(np.stack(list(by_node.values())))
         for tree in grown:
             for rows, m in zip(parts, margins, strict=True):
                 m[:, tree.output] += tree.condition[tree.leaf_of(rows)]
@@ -260,20 +270,20 @@ def _grown(
     depth = [0]
     members = [[np.arange(len(rows)) for rows in parts]]
     totals: list[np.ndarray | None] = [None]
-    seen: dict[int, Sums] = {}
+    by_node: dict[int, Sums] = {}
     node = 0
     while node < len(left):
         split = None
         if rule.noisy is not None:
             totals[node] = np.sum(
-                [g[here].sum(axis=0) for g, here in zip(gradients, members[node], strict=True)], axis=0
+                [g[mask].sum(axis=0) for g, mask in zip(gradients, members[node], strict=True)], axis=0
             )
         if depth[node] < recipe.depth:
             sent = [
-                rule.defended(_sums(b[here], g[here], cuts.bins))
-                for b, g, here in zip(binned, gradients, members[node], strict=True)
+                rule.defended(_sums(b[mask], g[mask], cuts.bins))
+                for b, g, mask in zip(binned, gradients, members[node], strict=True)
             ]
-            seen[node] = np.sum([sent[k] for k in observed], axis=0)
+            by_node[node] = np.sum([sent[k] for k in observed], axis=0)
             together = np.sum(sent, axis=0)
             total = None if rule.noisy is None else totals[node]
             if total is None:
@@ -286,23 +296,23 @@ def _grown(
             assert total is not None
             condition[node] = recipe.learning_rate * -total[0] / (max(total[1], 0.0) + recipe.regularisation)
         else:
-            place, own, rest = split
+            place, left_total, rest = split
             column[node] = int(np.searchsorted(cuts.start, place, side="right")) - 1
             condition[node] = float(cuts.values[place])
             there = zip(parts, members[node], strict=True)
-            goes = [rows[here, column[node]] < cuts.values[place] for rows, here in there]
+            goes = [rows[mask, column[node]] < cuts.values[place] for rows, mask in there]
             left[node], right[node] = len(left), len(left) + 1
-            for total, side in ((own, True), (rest, False)):
+            for total, side in ((left_total, True), (rest, False)):
                 left.append(-1)
                 right.append(-1)
                 column.append(0)
                 condition.append(0.0)
                 depth.append(depth[node] + 1)
                 totals.append(total)
-                members.append([here[g == side] for here, g in zip(members[node], goes, strict=True)])
+                members.append([mask[g == side] for mask, g in zip(members[node], goes, strict=True)])
         node += 1
     arrays = (np.array(left), np.array(right), np.array(column), np.array(condition, dtype=np.float32))
-    return Tree(*arrays, output=output), seen
+    return Tree(*arrays, output=output), by_node
 
 
 def _best_split(
@@ -360,7 +370,7 @@ def _by_files(
 ) -> tuple[xgboost.Booster, list[FileMessage]]:
     check_installed()
     # In bins, rows would pass through other clients' trees by the bins' ends.
-    matrices = [xgboost.DMatrix(rows, label=own, nthread=1) for rows, own in zip(parts, labels, strict=True)]
+    matrices = [xgboost.DMatrix(rows, label=true, nthread=1) for rows, true in zip(parts, labels, strict=True)]
     # Clients agree on it before training; otherwise each would estimate its own.
     score = recipe.base_score
     if score is None:
@@ -368,7 +378,7 @@ def _by_files(
     parameters = {**recipe.parameters, "base_score": score}
     outputs = recipe.classes if recipe.objective == "multi:softprob" else 1
     content: ModelFile | None = None
-    own: list[list[int]] = [[] for _ in parts]
+    grown: list[list[int]] = [[] for _ in parts]
     before: list[list[int]] = [[] for _ in parts]
     total = 0
     for number in range(recipe.rounds):
@@ -380,13 +390,13 @@ def _by_files(
         started = total
         for client, new in sent:
             content = new if content is None else _appended(content, new)
-            own[client] += range(total, total + outputs)
+            grown[client] += range(total, total + outputs)
             before[client] += [started] * outputs
             total += outputs
     assert content is not None
     model = xgboost.Booster(parameters, model_file=_bytes(content))
     forest = read_forest(content, "the global model")
-    return model, [FileMessage(forest, tuple(o), tuple(b)) for o, b in zip(own, before, strict=True)]
+    return model, [FileMessage(forest, tuple(o), tuple(b)) for o, b in zip(grown, before, strict=True)]
 
 
 def _bytes(content: ModelFile) -> bytearray:

@@ -1,4 +1,11 @@
-"""Vertical federated learning: parties hold columns of the same rows, the active one the labels and the top model."""
+"""Vertical federated learning: parties hold columns of the same rows, the active one the labels and the top model.
+
+Party p computes features ``f_p = b_p(x_p)`` of its own columns by its bottom model and sends them. The active party
+computes ``z = top(f_0, f_1, ...)`` and the loss l, steps its own parts, and sends ``dl / df_p`` back, from which p
+takes its step: ``dl / dw_p = (df_p / dw_p)^T dl / df_p``. No party gets another's columns, but each message says
+something of them: the features of x_p, and what comes back of the label and of all other features. Under the mean over
+n records the latter is 1 / n of the gradient of a record's own loss, and views hold that of its own loss.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +59,9 @@ class Rows:
         """Number of rows of each training."""
         return self.cells.shape[1]
 
-    def of(self, some: slice | Int[Tensor, " some"]) -> Rows:
+    def of(self, records: slice | Int[Tensor, " some"]) -> Rows:
         """Return some rows of each training."""
-        return Rows(self.cells[:, some], self.labels[:, some])
+        return Rows(self.cells[:, records], self.labels[:, records])
 
 
 @dataclass(frozen=True)
@@ -184,10 +191,10 @@ class VerticalLearning:
                 torch.autograd.backward([*blurred, *terms], [*gradients, *(torch.ones_like(term) for term in terms)])
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
-                at = [p.detach().clone() for p in steered]
+                start = [p.detach().clone() for p in steered]
                 optimiser.step()
                 if self.steering is not None:
-                    before = _steered(self.steering, steered, at, before)
+                    before = _steered(self.steering, steered, start, before)
                 losses[:, epoch] += step.losses * batch.shape[1] / rows.records
                 if epoch == self.epochs - 1:
                     if not sent:
@@ -240,19 +247,19 @@ class VerticalLearning:
         the beginning of each earlier epoch.
         """
         trained.model.partition.check_target(party)
-        some = slice(0, records)
-        own = trained.model.encoded(trained.rows.of(some).cells)[party]
+        first_records = slice(0, records)
+        inputs = trained.model.encoded(trained.rows.of(first_records).cells)[party]
         kind = LogitsView if trained.model.unsplit else ReturnedView
         generator = torch.Generator().manual_seed(seed)
-        messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
-        rows, starts = Rows(trained.rows.cells, trained.taught), range(0, own.shape[1], self.batch_size)
-        batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
+        messages = [(trained.sent[party][:, first_records], trained.back[party][:, first_records])]
+        rows, starts = Rows(trained.rows.cells, trained.taught), range(0, inputs.shape[1], self.batch_size)
+        batches = [slice(start, min(start + self.batch_size, inputs.shape[1])) for start in starts]
         for stage in self._stages(trained, exchanges):
             parts = [self._exchange(stage, rows.of(batch), party, generator) for batch in batches]
             messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
         for _, back in messages:
             check_finite({"gradients sent back": back})
-        first, *others = (kind(sent, back, own) for sent, back in messages)
+        first, *others = (kind(sent, back, inputs) for sent, back in messages)
         return replace(first, earlier=tuple(others))
 
     def passive_batches(
@@ -294,7 +301,7 @@ class VerticalLearning:
         messages = self._defended(computed, spread, torch.Generator().manual_seed(seed))
         step = vertical_step(model.active, messages, used.labels.to(messages[0].dtype))
         # Those are gradients of the mean over all records.
-        came, hidden, sent, own = (
+        came, hidden, sent, active = (
             tensor.unflatten(1, (batches, batch_size))
             for tensor in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
         )
@@ -302,7 +309,7 @@ class VerticalLearning:
             answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
             defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1), answers)
             came = defended.unflatten(0, came.shape[:2])
-        return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, own)
+        return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, active)
 
     def _stages(self, trained: TrainedVertical, exchanges: int) -> tuple[VerticalStage, ...]:
         """Return the stages of all exchanges but the newest, the newest first."""
@@ -351,21 +358,21 @@ class VerticalLearning:
         self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
     ) -> FeatureAuxiliary:
         """Return complete rows of the attacker, with the features that parties other than the target send."""
-        own, theirs = (list(trained.model.partition.columns[party]) for party in (0, target))
+        active, theirs = (list(trained.model.partition.columns[party]) for party in (0, target))
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
         others = tuple(None if party == target else features for party, features in enumerate(sent))
-        return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
+        return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., active], rows.labels, others)
 
-    def gradients(self, trained: TrainedVertical, seen: Seen, batch_size: int, seed: int) -> WeightGradients:
+    def gradients(self, trained: TrainedVertical, transcript: Seen, batch_size: int, seed: int) -> WeightGradients:
         """Return the gradients of the target's bottom model if the network took a step on whole attacked batches."""
         check_count("batch_size", batch_size)
-        view, batches = seen.view, seen.view.records // batch_size
+        view, batches = transcript.view, transcript.view.records // batch_size
         if not batches:
             raise BadInputError(
                 f"a batch of {batch_size} records is more than the {view.records} that are attacked; ask for smaller "
                 "batches, or attack more records."
             )
-        used = seen.of(slice(0, batches * batch_size))
+        used = transcript.of(slice(0, batches * batch_size))
         split = [feature.unflatten(1, (batches, batch_size)).flatten(0, 1) for feature in used.view.features]
         top = {name: p.repeat_interleave(batches, 0) for name, p in _detached(view.model.top)}
         answers = for_loss(trained.model.schema.target, used.labels).unflatten(1, (batches, batch_size)).flatten(0, 1)
@@ -430,17 +437,17 @@ class VerticalLearning:
         return terms
 
     def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> Messages:
-        own, *theirs = step.returned
+        active, *theirs = step.returned
         if self.returned is None:
             return step.returned
-        behind = own.shape[1]
-        answers = labels.to(own)
-        return (own, *(self.returned(their * behind, generator, answers) / behind for their in theirs))
+        behind = active.shape[1]
+        answers = labels.to(active)
+        return (active, *(self.returned(their * behind, generator, answers) / behind for their in theirs))
 
 
-def leak(seen: Seen, records: int) -> tuple[Seen, Leaked]:
+def leak(transcript: Seen, records: int) -> tuple[Seen, Leaked]:
     """Return a transcript without its first records, which leak, and these records."""
-    count = seen.view.records
+    count = transcript.view.records
     if not isinstance(records, int) or isinstance(records, bool) or records < 0:
         raise BadInputError(f"the number of leaked records is a whole number from 0 up, got leaked={records!r}.")
     if records >= count:
@@ -448,18 +455,18 @@ def leak(seen: Seen, records: int) -> tuple[Seen, Leaked]:
             f"{records:,} records of the target are to leak, but the party predicts for {count:,}, of which at least "
             "one must remain to attack; let fewer leak."
         )
-    view = seen.view
-    first = Leaked(seen.cells[:, :records], view.received[:, :records], view.own[:, :records])
-    return seen.of(slice(records, None)), first
+    view = transcript.view
+    first = Leaked(transcript.cells[:, :records], view.received[:, :records], view.own[:, :records])
+    return transcript.of(slice(records, None)), first
 
 
 def _steered(
-    steering: Steering, parameters: Sequence[Tensor], at: Sequence[Tensor], before: Sequence[Tensor] | None
+    steering: Steering, parameters: Sequence[Tensor], starts: Sequence[Tensor], before: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Scale a step up, and return its gradients."""
     now = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in parameters]
     with torch.no_grad():
-        for place, start, gradient, then in zip(parameters, at, now, before or now, strict=True):
+        for place, start, gradient, then in zip(parameters, starts, now, before or now, strict=True):
             if before is not None:
                 place.copy_(start + steering.factor(gradient, then) * (place - start))
     return now
@@ -474,8 +481,8 @@ def _transcript(
     earlier: FeatureView | None = None,
 ) -> Seen:
     check_finite({f"features of party {party}": features for party, features in enumerate(sent)})
-    own, theirs = (rows.cells[..., list(model.partition.columns[party])] for party in (0, target))
-    return FeatureTranscript(FeatureView(model.active, target, own, sent, labels, earlier), theirs, rows.labels)
+    active, theirs = (rows.cells[..., list(model.partition.columns[party])] for party in (0, target))
+    return FeatureTranscript(FeatureView(model.active, target, active, sent, labels, earlier), theirs, rows.labels)
 
 
 def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:

@@ -172,7 +172,7 @@ class WholeClientLearning:
                     if not crossed:
                         crossed = [torch.zeros(len(rows), middle.shape[1]) for _ in range(2)]
                     behind = torch.full((len(batch), 1), float(len(batch)))
-                    crossed[0][batch], crossed[1][batch] = second.detach(), second.grad * model.form.own(behind)
+                    crossed[0][batch], crossed[1][batch] = second.detach(), second.grad * model.form.own_factor(behind)
                 assert cut.grad is not None
                 computed.backward(cut.grad[None])
                 optimiser.step()
@@ -194,9 +194,9 @@ class WholeClientLearning:
         with torch.no_grad():
             computed = trained.model.client(encoder_of(rows.schema).encode(rows.cells)[None])
             sent = [self._sent(computed, trained.spread[None], generator) for _ in range(times)]
-            seen = torch.stack([trained.model.middle(cut[0])[None] if behind_hop else cut for cut in sent]).mean(0)
-        check_finite({"activations at the cut": seen})
-        return SmashedView(seen)
+            received = torch.stack([trained.model.middle(cut[0])[None] if behind_hop else cut for cut in sent]).mean(0)
+        check_finite({"activations at the cut": received})
+        return SmashedView(received)
 
     def noise_behind_hop(self, trained: TrainedWhole, seed: int) -> float:
         """Return the standard deviation of noise behind the hop, in units of the spread of what crosses there."""

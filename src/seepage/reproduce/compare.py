@@ -79,8 +79,8 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
         if ("column" in table.axes) == (row.column is None) or (label in table.once and what in once):
             continue
         once.add(what)
-        at = Configuration(row.defense, row.batch_size)
-        place = audit.place(label, row.metric, at, "label" if row.column == about.target else row.column)
+        configuration = Configuration(row.defense, row.batch_size)
+        place = audit.place(label, row.metric, configuration, "label" if row.column == about.target else row.column)
         ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
         cell = replace(
             beside(table, run, place, row.metric, _as_printed(ours, table.metrics[row.metric]), about.rows),
@@ -89,7 +89,7 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
             lift=row.lift,
             seconds_per_victim=row.seconds_per_victim,
         )
-        cells.append((cell, label, at))
+        cells.append((cell, label, configuration))
     return cells
 
 
@@ -102,19 +102,19 @@ def compare_tuned(
     at every point is left out.
     """
     cells, planned = [], audit.planned
-    for attack, at in itertools.product(planned.grid, configurations):
-        points = [run for run in swept(runs, attack) if run.configuration == at]
+    for attack, configuration in itertools.product(planned.grid, configurations):
+        points = [run for run in swept(runs, attack) if run.configuration == configuration]
         wanted = sum(planned.tuned(part.title) == attack for part in audit.spec.attacks)
         units = {run.units for run in points}
         if len(points) < wanted or len(units) != 1 or len(points[0].units) < 2:
             continue
         pilot, oracle = tuned(points, points[0].units[:1])
-        place = audit.place(points[0].label, "accuracy", at)
+        place = audit.place(points[0].label, "accuracy", configuration)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, recovered in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
             ours = _as_printed(recovered.estimate, audit.table.metrics["accuracy"])
             cell = beside(audit.table, name, place, "accuracy", ours, about.rows)
-            cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, at))
+            cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, configuration))
     return cells
 
 

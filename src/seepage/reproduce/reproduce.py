@@ -56,30 +56,35 @@ class ChosenPart:
     """
 
     audit: TableAudit
-    at: tuple[Configuration, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
     attacks: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> ChosenPart:
         """Return the selected part of an audit."""
-        own, wanted = {part.title for part in audit.spec.attacks}, {*selection.attacks}
+        attack_names, wanted = {part.title for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
             label
             for label, run in audit.shown.items()
-            if (not selection.runs or run in selection.runs) and (label in own or label not in all_attacks)
+            if (not selection.runs or run in selection.runs) and (label in attack_names or label not in all_attacks)
             if selection.keeps(audit.axes_of(label))
         }
-        attacks = {a for a in own & shown if not wanted or {a, audit.planned.tuned(a)} & wanted}
-        others = (shown - own) & wanted if own and wanted and not attacks else shown - own
-        at = tuple(c for c in audit.configurations if selection.keeps(audit.axes_of(at=c)))
+        attacks = {a for a in attack_names & shown if not wanted or {a, audit.planned.tuned(a)} & wanted}
+        others = (shown - attack_names) & wanted if attack_names and wanted and not attacks else shown - attack_names
+        selected = tuple(c for c in audit.configurations if selection.keeps(audit.axes_of(configuration=c)))
         return (
-            cls(audit, at, frozenset(attacks), frozenset(attacks | others)) if at and attacks | others else cls(audit)
+            cls(audit, selected, frozenset(attacks), frozenset(attacks | others))
+            if selected and attacks | others
+            else cls(audit)
         )
 
-    def has(self, at: Configuration) -> bool:
+    def has(self, configuration: Configuration) -> bool:
         """Return whether a point of the sweep is selected."""
-        return any(c.defense == at.defense and c.batch_size in (None, at.batch_size) for c in self.at)
+        return any(
+            c.defense == configuration.defense and c.batch_size in (None, configuration.batch_size)
+            for c in self.configurations
+        )
 
     def narrowed(self, audit: Audit) -> Audit:
         """Return the audit with only the selected parts and the parts that their lift needs."""
@@ -92,13 +97,15 @@ class ChosenPart:
         )
         return chosen
 
-    def counts(self, selection: Selection, place: Place, label: str, at: Configuration, all_there: bool) -> bool:
+    def counts(
+        self, selection: Selection, place: Place, label: str, configuration: Configuration, all_there: bool
+    ) -> bool:
         """Return whether the comparison shows a figure: selected ones, ``all_there`` also where not measured now.
 
         Those that are measured only for a lift are not shown.
         """
-        if self.has(at):
-            if label in self.shown and selection.keeps({**self.audit.axes_of(at=at), **place}):
+        if self.has(configuration):
+            if label in self.shown and selection.keeps({**self.audit.axes_of(configuration=configuration), **place}):
                 return True
             if label in self.attacks or label not in {attack.title for attack in self.audit.spec.attacks}:
                 return False
@@ -158,14 +165,14 @@ def reproduce(
         check_counts([audit.spec])
     attacks = {part.title for audit in planned for part in audit.spec.attacks}
     parts = [ChosenPart.of(audit, selection, attacks) for audit in planned]
-    if not any(part.at for part in parts):
+    if not any(part.configurations for part in parts):
         raise BadInputError(
             f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs, labels and axes."
         )
     comparison = TableComparison(table)
     with Store(folder) as store:
         # Data that nobody asks for need not be at hand.
-        wanted = {part.audit.spec.dataset for part in parts if part.at}
+        wanted = {part.audit.spec.dataset for part in parts if part.configurations}
         there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
         wanted = there if not run_missing and there & wanted else there | wanted
         parts = [part for part in parts if part.audit.spec.dataset in wanted]
@@ -174,7 +181,7 @@ def reproduce(
         if folder is not None:
             check_folder(folder, store, audits)
         if run_missing:
-            narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
+            narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.configurations]
             _run(narrowed, audits, store, folder, listener, comparison, machines)
         earlier_runs = [stored_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
         for part, audit, runs in zip(parts, audits, earlier_runs, strict=True):
@@ -183,14 +190,14 @@ def reproduce(
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
             place = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
-            training = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
+            training = TaskTraining(part.audit.planned.recipe, part.configurations if run_missing else ())
             rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, training)]
             comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
                 cell
-                for cell, label, at in cells
-                if part.counts(selection, cell.place, label, at, all_there=run_missing)
+                for cell, label, configuration in cells
+                if part.counts(selection, cell.place, label, configuration, all_there=run_missing)
             )
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
         if not run_missing and not store.is_empty and not any(earlier_runs) and not comparison.rows:
@@ -243,9 +250,9 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
         "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [
-        part.axes_of(label, metric, at)
+        part.axes_of(label, metric, configuration)
         for part in planned
-        for label, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
+        for label, configuration, metric in itertools.product(part.shown, part.configurations, table.metrics)
     ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:
@@ -276,10 +283,10 @@ def _gains(
     by_cell: dict[tuple[str, str, str, tuple[tuple[str, Scalar], ...]], tuple[Run, Place]] = {}
     for part, runs in zip(parts, runs_of_parts, strict=True):
         for run in runs:
-            at, name = run.configuration, part.audit.shown.get(run.label)
+            configuration, name = run.configuration, part.audit.shown.get(run.label)
             for metric in _means(run, table) if run.is_attack else ():
-                place = part.audit.place(run.label, metric, at)
-                if name is not None and place and part.counts(selection, place, run.label, at, all_there):
+                place = part.audit.place(run.label, metric, configuration)
+                if name is not None and place and part.counts(selection, place, run.label, configuration, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
     for (name, metric, label, where), (run, place) in by_cell.items():

@@ -217,7 +217,7 @@ class TableAudit:
         self,
         label: str | None = None,
         metric: str | None = None,
-        at: Configuration | None = None,
+        configuration: Configuration | None = None,
         column: str | None = None,
     ) -> Place:
         """Return the values of a figure on all axes, including axes that the table does not have.
@@ -228,7 +228,9 @@ class TableAudit:
         axes: dict[str, object] = {name: getattr(spec, name) for name in type(spec).model_fields}
         axes |= getattr(spec, "protocol_options", {})
         axes["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
-        axes |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
+        axes |= (
+            {} if configuration is None else {"batch_size": configuration.batch_size, "defense": configuration.defense}
+        )
         axes |= {"column": column} | planned.place
         if label is not None:
             label = planned.tuned(label) or label
@@ -239,10 +241,14 @@ class TableAudit:
         return {axis: value for axis, value in axes.items() if isinstance(value, Scalar)}
 
     def place(
-        self, label: str, metric: str | None = None, at: Configuration | None = None, column: str | None = None
+        self,
+        label: str,
+        metric: str | None = None,
+        configuration: Configuration | None = None,
+        column: str | None = None,
     ) -> Place:
         """Return the place of a figure in the table: its values on the axes of the table, see ``axes_of``."""
-        axes = self.axes_of(label, metric, at, column)
+        axes = self.axes_of(label, metric, configuration, column)
         return {axis: axes[axis] for axis in self.table.axes if axis in axes}
 
 

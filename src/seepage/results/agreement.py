@@ -136,12 +136,12 @@ def _reach(
     std: float, units: NDArray[np.int_], published: PublishedFigure, published_n: int, level: float
 ) -> NDArray[np.float64]:
     """Return half the width of the difference's interval at each number of our units, with ``level`` below its end."""
-    own = std**2 / units
+    variance = std**2 / units
     other = 0.0 if published.std is None else published.std**2 / (published_n - 1)
     if std == other == 0:
         return np.zeros(len(units))
-    freedom = (own + other) ** 2 / (own**2 / (units - 1) + other**2 / (published_n - 1))
-    return stats.t.ppf(level, freedom) * np.sqrt(own + other)
+    freedom = (variance + other) ** 2 / (variance**2 / (units - 1) + other**2 / (published_n - 1))
+    return stats.t.ppf(level, freedom) * np.sqrt(variance + other)
 
 
 def _deviation(ours: Estimate) -> float | None:

@@ -64,8 +64,8 @@ class JudgedFigure(BaseModel, frozen=True):
         """The figure in a sentence."""
         what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
         what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
-        at = "" if self.sample is None else f", repetition {self.sample + 1}"
-        return f"{label(self.model_dump())} on {what}{at}"
+        repetition = "" if self.sample is None else f", repetition {self.sample + 1}"
+        return f"{label(self.model_dump())} on {what}{repetition}"
 
 
 class _Lifts(JudgedFigure, frozen=True):
@@ -134,12 +134,12 @@ def load_run(folder: Path) -> RunFolder:
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
     document = read_json(folder / RESULTS)
     stored = _checked(folder / RESULTS, _Stored.model_validate, document if isinstance(document, dict) else {})
-    seen: Counter[JudgedFigure] = Counter()
+    repeats: Counter[JudgedFigure] = Counter()
     lifts: dict[JudgedFigure, list[float]] = {}
     for entry in stored.lifts:
         figure = JudgedFigure(**entry.model_dump(exclude={"lifts", "repeated"}))
-        lifts[figure.model_copy(update={"repeated": seen[figure]})] = entry.lifts
-        seen[figure] += 1
+        lifts[figure.model_copy(update={"repeated": repeats[figure]})] = entry.lifts
+        repeats[figure] += 1
     incomplete = {verdict.defense: verdict.incomplete for verdict in stored.verdicts if verdict.incomplete is not None}
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
 
@@ -240,7 +240,7 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     """
     facts = [[_facts(figure) for figure in run.figures] for run in (first, second)]
     varying = [
-        name for name in (*_FIELDS, *_ALSO) if any(len({str(fact[name]) for fact in some}) > 1 for some in facts)
+        name for name in (*_FIELDS, *_ALSO) if any(len({str(fact[name]) for fact in values}) > 1 for values in facts)
     ]
     fields = list(dict.fromkeys([*varying, *_ALWAYS]))
     by_key = [_keyed(run, fields) for run in (first, second)]
@@ -253,7 +253,7 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
             f"second has {swept[1]}. Compare runs that share attacks or baselines, batch sizes and defenses."
         )
     paired = {_point(by_key[0][key]) for key in common}
-    alone = [[point for point in some if point not in paired] for some in points]
+    alone = [[point for point in of_run if point not in paired] for of_run in points]
     records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
     return Comparison(
         names=_distinct(first.name, second.name),
@@ -291,14 +291,14 @@ def _distinct(first: str, second: str) -> tuple[str, str]:
 
 
 def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], ResultRow]:
-    seen: Counter[tuple[object, ...]] = Counter()
+    repeats: Counter[tuple[object, ...]] = Counter()
     by_key = {}
     for figure in run.figures:
         facts = _facts(figure)
         key = tuple(facts[name] for name in fields)
         # Figures that differ in other fields come in the same order in both runs.
-        by_key[*key, seen[key]] = figure
-        seen[key] += 1
+        by_key[*key, repeats[key]] = figure
+        repeats[key] += 1
     return by_key
 
 
@@ -357,7 +357,9 @@ def overall(comparison: Comparison) -> list[Record]:
 
 def by_column(comparison: Comparison) -> list[Record]:
     """Return the accuracies of single columns, the largest differences first."""
-    chosen = [each for each in comparison.records if each["metric"] == "accuracy" and each["column"] is not None]
+    chosen = [
+        record for record in comparison.records if record["metric"] == "accuracy" and record["column"] is not None
+    ]
     return sorted(chosen, key=lambda record: (not record["clear"], -abs(record["difference"] or 0.0)))
 
 

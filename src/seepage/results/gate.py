@@ -1,4 +1,11 @@
-"""Deployment gate: whether an audit is shown to stay below an accepted limit."""
+"""Deployment gate: whether an audit is shown to stay below an accepted limit.
+
+A gate asks whether the mean lift m of every judged figure is below a limit. Bets on either answer (``assessment.
+decision``) give three: shown below, shown above, or neither; a mean of the units that were run is none by itself. The
+questions come in an order in which no later one can change an answer: what is certainly bad fails, whatever else is
+missing; jobs that failed refuse, and what makes figures unreliable leaves undecided, before a figure can pass; only
+then the bounds count.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +77,10 @@ def _decided(
     limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], findings: Sequence[Finding], gaps: Sequence[Gap]
 ) -> Decision:
     audit, limit = limits.audit, limits.limit.above
-    here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
-    if whole := _read(here, findings, audit.about.size) or _read_label(limits, here, findings):
+    deployed = [
+        row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)
+    ]
+    if whole := _read(deployed, findings, audit.about.size) or _read_label(limits, deployed, findings):
         return Decision("failed", whole)
     standings = list(limits.standings.values())
     if above := [standing for standing in standings if standing.above]:
@@ -81,7 +90,7 @@ def _decided(
     if failed:
         where = place(where_of(failed[0]), audit.about.size)
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
-    if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
+    if unreliable := [finding for row in deployed if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
         return Decision("undecided", reason)
     missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(point) for point in limits.deployed)]
@@ -90,7 +99,7 @@ def _decided(
     if weaker := [finding for finding in findings if finding.code in LOWER_BOUNDS and _concerns(finding, limits)]:
         reason = f"{lowered(weaker[0].title)} ({weaker[0].code}), so little leakage is not shown."
         return Decision("undecided", reason)
-    if lacking := _lacking(limits, here):
+    if lacking := _lacking(limits, deployed):
         return Decision("undecided", lacking)
     return _by_standings(limits, runs, findings)
 
@@ -98,11 +107,13 @@ def _decided(
 def _label_too(limits: Limits, line: str) -> str:
     """Return the lift of the label as a further sentence, where a line is about other cells."""
     label = limits.audit.about.label
-    own = [standing for standing in limits.standings.values() if label is not None and standing.figure.column == label]
-    own = [standing for standing in own if standing.closed is not None and standing.closed >= _MOST_OF_IT]
-    if not own or f"the label {clean(label)}" in line:
+    labels = [
+        standing for standing in limits.standings.values() if label is not None and standing.figure.column == label
+    ]
+    labels = [standing for standing in labels if standing.closed is not None and standing.closed >= _MOST_OF_IT]
+    if not labels or f"the label {clean(label)}" in line:
         return ""
-    return f" Beside it, {_gains(max(own, key=lambda standing: standing.closed or 0.0), limits.audit)}."
+    return f" Beside it, {_gains(max(labels, key=lambda standing: standing.closed or 0.0), limits.audit)}."
 
 
 def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Finding]) -> Decision:
@@ -171,14 +182,14 @@ def _concerns(finding: Finding, limits: Limits) -> bool:
 def _read(rows: Sequence[ResultRow], findings: Sequence[Finding], size: str) -> str | None:
     """Return a sentence on certified or wholly read records; None without any."""
     for score in pick(rows, kind="attack", metric="accuracy", column=None):
-        own = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
-        beside = {row.metric: row for row in own}
-        at = clean(place(Where(score.batch_size, score.defense, score.attack), size), 120)
+        figures = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
+        beside = {row.metric: row for row in figures}
+        words = clean(place(Where(score.batch_size, score.defense, score.attack), size), 120)
         certified = beside.get("certified")
         if certified is not None and certified.mean:
-            return f"{at}: {percent(certified.mean)} of the records are certified."
+            return f"{words}: {percent(certified.mean)} of the records are certified."
         if verdict(score, beside.get("exact_match"), findings).tier == WHOLE_RECORDS:
-            return f"{at}: whole records are read ({percent(score.mean)} of the cells)."
+            return f"{words}: whole records are read ({percent(score.mean)} of the cells)."
     return None
 
 
@@ -190,8 +201,8 @@ def _read_label(limits: Limits, rows: Sequence[ResultRow], findings: Sequence[Fi
     for score in pick(rows, kind="attack", metric="accuracy", column=label):
         rated = verdict(score, findings=findings)
         if rated.tier == MOSTLY and rated.closed is not None and rated.closed >= WHOLE:
-            at = clean(place(Where(score.batch_size, score.defense, score.attack), limits.audit.about.size), 120)
-            return f"{at}: the label {clean(label)} is mostly read ({percent(score.mean)})."
+            words = clean(place(Where(score.batch_size, score.defense, score.attack), limits.audit.about.size), 120)
+            return f"{words}: the label {clean(label)} is mostly read ({percent(score.mean)})."
     return None
 
 
@@ -205,15 +216,18 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             metric = "exact_match" if limits.limit.whole_records else "accuracy"
             what = "all cells" if column is None else f"column {clean(column)}"
             what = "whole records" if limits.limit.whole_records else what
-            at = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
+            words = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
             wanted = (configuration, attack, metric, column)
-            figures = [(each.configuration, each.attack, each.metric, each.column) for each in limits.standings]
+            figures = [
+                (standing.configuration, standing.attack, standing.metric, standing.column)
+                for standing in limits.standings
+            ]
             if wanted not in figures:
-                return f"{at} was not scored on {what} beside a baseline."
+                return f"{words} was not scored on {what} beside a baseline."
             size, defense = _key(configuration)
-            own = pick(rows, attack=attack, metric=metric, column=column, batch_size=size, defense=defense)
-            if any(score.baseline is not None and score.baseline >= 1 for score in own):
-                return f"{at}: the best baseline is always right on {what}, so no lift is possible."
+            scores = pick(rows, attack=attack, metric=metric, column=column, batch_size=size, defense=defense)
+            if any(score.baseline is not None and score.baseline >= 1 for score in scores):
+                return f"{words}: the best baseline is always right on {what}, so no lift is possible."
     return None
 
 

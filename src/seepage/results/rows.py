@@ -41,8 +41,8 @@ def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
     for run in runs:
         for figure in run.measured:
             if figure.metric == WRONG and bool((figure.values > 0).any()):
-                here = where_of(run)
-                shares[here] = float(figure.values.nanmean())
+                point = where_of(run)
+                shares[point] = float(figure.values.nanmean())
     return shares
 
 
@@ -77,14 +77,14 @@ def rows_of(
     rows: list[ResultRow] = []
     for configuration in audit.configurations:
         total = audit.batches(configuration)
-        here = [
+        of_configuration = [
             replace(run, measured=drawn_from(run.measured, total))
             for run in runs
             if run.configuration == configuration and not run.nothing_to_add
         ]
-        baselines = [run for run in here if run.part.kind == "baseline"]
+        baselines = [run for run in of_configuration if run.part.kind == "baseline"]
         beside = (references or {}).get(configuration.batch_size, {})
-        for run in sorted(here, key=lambda run: not run.is_attack):
+        for run in sorted(of_configuration, key=lambda run: not run.is_attack):
             rows.extend(_rows_of(audit, run, baselines, beside))
     return rows
 
@@ -96,18 +96,23 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     """
     entries: list[dict[str, object]] = []
     for run in (run for run in runs if run.is_attack):
-        at = run.configuration
-        beside = [other for other in runs if other.part.kind == "baseline" and other.configuration == at]
+        configuration = run.configuration
+        beside = [other for other in runs if other.part.kind == "baseline" and other.configuration == configuration]
         compared = [measured for others in _on_the_same(run, beside).values() for measured in others]
-        where = {"variant": audit.spec.variant, "batch_size": at.batch_size, "defense": at.defense, "attack": run.label}
+        where = {
+            "variant": audit.spec.variant,
+            "batch_size": configuration.batch_size,
+            "defense": configuration.defense,
+            "attack": run.label,
+        }
         for metric, column in judged_figures(audit):
-            own, others_own = (
-                [figure for figure in some if (figure.metric, figure.column) == (metric, column)]
-                for some in (run.measured, compared)
+            mine, others_own = (
+                [figure for figure in measured if (figure.metric, figure.column) == (metric, column)]
+                for measured in (run.measured, compared)
             )
-            if not own or not others_own:
+            if not mine or not others_own:
                 continue
-            for sample, (scores, others) in samples_of(own[0], others_own, by_units(audit.spec)).items():
+            for sample, (scores, others) in samples_of(mine[0], others_own, by_units(audit.spec)).items():
                 finite = np.isfinite(scores) & np.isfinite(others).all(0)
                 if finite.any():
                     best = others[:, finite][others[:, finite].mean(1).argmax()]
@@ -138,9 +143,9 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run], references: Refer
     by_members = not by_units(audit.spec)
     own_estimates = _estimates(shown, by_members)
     if run.part.kind == "baseline":
-        own = references.get(run.label, {})
+        reference = references.get(run.label, {})
         own_estimates = [
-            _of_reference(own.get((m.metric, m.column)), e) for e, m in zip(own_estimates, shown, strict=True)
+            _of_reference(reference.get((m.metric, m.column)), e) for e, m in zip(own_estimates, shown, strict=True)
         ]
     proving = run.configuration.defense == NONE
     gains = lifts(shown, telling, compared, beside, references, by_members, proving)
@@ -177,7 +182,7 @@ def _estimates(shown: Sequence[Measurement], by_members: bool) -> list[Estimate]
     if not by_members:
         return over_units
     clusters = [(measured, measured.clusters) for measured in shown if measured.clusters is not None]
-    over_members = iter(estimates([replace(m, values=pooled(each), clusters=None) for m, each in clusters]))
+    over_members = iter(estimates([replace(m, values=pooled(of_members), clusters=None) for m, of_members in clusters]))
     return [
         units if measured.clusters is None else _with_ends_of(units, next(over_members))
         for measured, units in zip(shown, over_units, strict=True)

@@ -159,7 +159,7 @@ def verdict(
 
 def graver(cells: Verdict, label: Verdict) -> Verdict:
     """Return the verdict on a configuration with two attacked secrets: the graver one."""
-    return max((cells, label), key=lambda each: (each.rank, -1.0 if each.closed is None else each.closed))
+    return max((cells, label), key=lambda rated: (rated.rank, -1.0 if rated.closed is None else rated.closed))
 
 
 def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:
@@ -169,8 +169,8 @@ def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:
 
 def first(findings: Sequence[Finding], row: ResultRow, wanted: Callable[[Finding], bool]) -> Finding | None:
     """Return the first wanted finding that concerns a row, None where there is none."""
-    here = (row.batch_size, row.defense, row.attack)
-    return next((finding for finding in findings if wanted(finding) and finding.concerns(*here)), None)
+    point = (row.batch_size, row.defense, row.attack)
+    return next((finding for finding in findings if wanted(finding) and finding.concerns(*point)), None)
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:

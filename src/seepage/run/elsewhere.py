@@ -80,7 +80,7 @@ class Machines:
         shared = self.share(Sealed.of(list(work.audits)))
         waiting = deque(work.jobs)
         running: dict[Future[Results | str], Job] = {}
-        here, worked = versions(), time.monotonic()
+        ours, worked = versions(), time.monotonic()
         try:
             while running or any(map(work.wanted, waiting)):
                 slots = self.slots()
@@ -93,7 +93,7 @@ class Machines:
                     if not work.wanted(job):
                         continue
                     work.watcher.started(job.name)
-                    running[self.executor.submit(run_job, here, shared, Sealed.of(job))] = job
+                    running[self.executor.submit(run_job, ours, shared, Sealed.of(job))] = job
                 if waiting and not running:
                     time.sleep(_POLL_SECONDS)
                 finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -152,9 +152,9 @@ def versions() -> dict[str, str | None]:
     return {"seepage": code["digest"], "torch": code["torch"], "python": platform.python_version(), **packages}
 
 
-def difference(here: Mapping[str, str | None], there: Mapping[str, str | None]) -> str | None:
+def difference(ours: Mapping[str, str | None], there: Mapping[str, str | None]) -> str | None:
     """Return the end of a sentence about a worker with other versions; None where they are the same."""
-    for name, version in here.items():
+    for name, version in ours.items():
         if there.get(name) != version:
             what = "seepage's code of digest" if name == "seepage" else name
             return f"has {what} {there.get(name)} where this machine has {version}; install the same versions on both."

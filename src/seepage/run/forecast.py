@@ -55,20 +55,20 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
     lines = []
     shown: set[tuple[int, Configuration]] = set()
     for place, series in enumerate(plan.series):
-        audit, here = series.audit, (series.place, series.configuration)
-        if audit.shared and here in shown:
+        audit, point = series.audit, (series.place, series.configuration)
+        if audit.shared and point in shown:
             continue
-        shown.add(here)
+        shown.add(point)
         names_of = {kind: [p.label for p in audit.parts if p.kind == kind] for kind in ("attack", "baseline")}
         several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
-        together = [i for i in jobs if (plan.series[i].place, plan.series[i].configuration) == here]
-        own = [name for i in (together if audit.shared else [place]) for name in jobs.get(i, [])]
-        times = [plan.seconds_of[name] for name in own]
+        together = [i for i in jobs if (plan.series[i].place, plan.series[i].configuration) == point]
+        shared_jobs = [name for i in (together if audit.shared else [place]) for name in jobs.get(i, [])]
+        times = [plan.seconds_of[name] for name in shared_jobs]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         about = ", ".join(name for name in names if name)
         label = several if audit.shared else series.part.label
         kinds = [p.kind for p in audit.parts] if audit.shared else [series.part.kind]
         seconds = None if None in times else sum(duration or 0.0 for duration in times)
         counts = kinds.count("attack"), kinds.count("baseline")
-        lines.append(Line(about, series.configuration, label, *counts, audit.units, len(own), seconds))
+        lines.append(Line(about, series.configuration, label, *counts, audit.units, len(shared_jobs), seconds))
     return Forecast(lines, plan.workers, peak_memory())

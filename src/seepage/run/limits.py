@@ -220,8 +220,10 @@ class Limits(StoppingRule):
 
     def _cleared(self, configuration: Configuration, attack: str) -> bool:
         standings = [(standing.figure, standing.below) for standing in self.standings.values()]
-        own = [below for figure, below in standings if (figure.configuration, figure.attack) == (configuration, attack)]
-        return bool(own) and all(own)
+        bounds = [
+            below for figure, below in standings if (figure.configuration, figure.attack) == (configuration, attack)
+        ]
+        return bool(bounds) and all(bounds)
 
     def look(self, measured_by: MeasuredBy) -> None:
         """Update the standings from the figures of an attack, and of the baselines, on the same first units."""

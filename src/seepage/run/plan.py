@@ -292,8 +292,8 @@ def _urgency(job: Job, all_series: Sequence[Series]) -> tuple[int, int, int]:
     """
     first, begin = all_series[job.series[0]], job.units.start
     attacks = [part.label for part in first.audit.parts if part.kind == "attack"]
-    own = [all_series[i] for i in job.series]
-    rank = min((attacks.index(series.part.label) for series in own if series.is_attack), default=None)
+    of_job = [all_series[i] for i in job.series]
+    rank = min((attacks.index(series.part.label) for series in of_job if series.is_attack), default=None)
     controls = first.audit.spec.variant
     if controls == NEGATIVE:
         return 5, -1 if rank is None else rank, begin
@@ -341,7 +341,7 @@ def _jobs(
 
     if ends is not None:
         alone.sort(key=lambda item: _urgency(Job(0, (item[0],), 0, Configuration(), item[1], (), 0), all_series))
-        by_exposure = {at: _strongest_first(series, all_series) for at, series in by_exposure.items()}
+        by_exposure = {exposure: _strongest_first(series, all_series) for exposure, series in by_exposure.items()}
     tried: dict[int, float | None] = {}
     alike: dict[tuple[int, str, int | None], float] = {}
     ready, longest = dict[int, Outcome](), dict[str, float]()
@@ -354,7 +354,7 @@ def _jobs(
             place = all_series[i].place - (all_series[i].audit.spec.variant == NEGATIVE)
             label = all_series[i].part.label
             like = (place, label, all_series[i].configuration.batch_size)
-            here = (all_series[i].place, all_series[i].configuration)
+            point = (all_series[i].place, all_series[i].configuration)
             if ends is not None and not all_series[i].is_attack:
                 # Baselines run in any case, after the attacks.
                 trial = functools.partial(_expose, all_series[i], 0.0)
@@ -362,15 +362,15 @@ def _jobs(
                 trial = functools.partial(_expose, all_series[i], alike.get(like, longest.get(label)))
             else:
                 note = functools.partial(ready.__setitem__, len(jobs))
-                scoring = len(group) * scored.get(here, 0.0)
+                scoring = len(group) * scored.get(point, 0.0)
                 # Other attacks must not come before this one's other configurations.
                 attacks = [part for part in all_series[i].audit.parts if part.kind == "attack"]
                 until = ends.run if ends is not None and attacks[:1] == [all_series[i].part] else None
                 trial = functools.partial(_try, all_series[i], group, clock, note, scoring, until)
             tried[i] = _unless_failing(trial, clock, not _optional(all_series[i]))
             if all_series[i].part.kind == "baseline":
-                each = (tried[i] or 0.0) / len(group)
-                scored[here] = min(scored.get(here, math.inf), each)
+                seconds_each = (tried[i] or 0.0) / len(group)
+                scored[point] = min(scored.get(point, math.inf), seconds_each)
             if (seconds := tried[i]) is not None:
                 alike[like] = max(alike.get(like, 0.0), seconds)
                 longest[label] = max(longest.get(label, 0.0), seconds)

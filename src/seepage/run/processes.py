@@ -84,7 +84,7 @@ class Processes:
     def start(self, count: int) -> None:
         """Start processes until there are ``count``."""
         while len(self._workers) < count:
-            here, there = Pipe()
+            pipe, there = Pipe()
             try:
                 # Its start writes what the process reads first, and holds both ends of that pipe meanwhile: if the
                 # process is killed, all that does not fit in a pipe is waited for without end. So this stays small.
@@ -92,12 +92,12 @@ class Processes:
                 with _uninterrupted():
                     process.start()
             except BaseException:
-                here.close()
+                pipe.close()
                 raise
             finally:
                 # The only copy is that of the process: with it the connection ends.
                 there.close()
-            self._workers.append(_Worker(process, here))
+            self._workers.append(_Worker(process, pipe))
 
     def give(self, task: object) -> None:
         """Send a task to a process that waits for one."""

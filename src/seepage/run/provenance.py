@@ -59,12 +59,12 @@ def _identity(audit: Audit) -> dict[str, object]:
 
 def commit() -> dict[str, object] | None:
     """Return the commit of seepage's own source and whether it was changed; None outside a git checkout."""
-    here = Path(__file__)
+    module = Path(__file__)
     # An environment may lie inside a checkout of something else, which does not track this file.
-    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+    if _git(module.parent, "ls-files", "--error-unmatch", module.name) is None:
         return None
-    changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
-    return {"hash": _git(here.parent, "rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
+    changed = _git(module.parent, "status", "--porcelain", "--untracked-files=no")
+    return {"hash": _git(module.parent, "rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
 
 
 def _git(folder: Path, *command: str) -> str | None:

@@ -235,8 +235,10 @@ class _Within:
     def _attacked(self, job: Job) -> bool:
         """Return whether an attack was measured on a unit of a job of baselines."""
         first = self.plan.series[job.series[0]]
-        here = [s for s in self.plan.series if (s.place, s.configuration) == (first.place, first.configuration)]
-        return any(not self.store.units(s.key).isdisjoint(job.units) for s in here if s.is_attack)
+        of_configuration = [
+            s for s in self.plan.series if (s.place, s.configuration) == (first.place, first.configuration)
+        ]
+        return any(not self.store.units(s.key).isdisjoint(job.units) for s in of_configuration if s.is_attack)
 
 
 def _carry_out(
@@ -329,9 +331,11 @@ def _measured(
     figures: Collection[tuple[str, str | None]],
 ) -> SideBySide:
     """Return figures of an attack on the first units, and those of each baseline on the same units."""
-    here = [series for series in plan.series if series.place == place and series.configuration == configuration]
-    baselines = [series for series in here if series.part.kind == "baseline"]
-    [attacked] = [series for series in here if series.is_attack and series.part.label == attack]
+    of_configuration = [
+        series for series in plan.series if series.place == place and series.configuration == configuration
+    ]
+    baselines = [series for series in of_configuration if series.part.kind == "baseline"]
+    [attacked] = [series for series in of_configuration if series.is_attack and series.part.label == attack]
     units = {unit for unit in store.units(attacked.key) if unit < upto}
     for series in baselines:
         units &= set(store.units(series.key))
@@ -348,16 +352,20 @@ def side_by_side(
     runs: Sequence[Run], configuration: Configuration, attack: str, figures: Collection[tuple[str, str | None]]
 ) -> SideBySide:
     """Return figures of an attack, and those of each baseline on the same units."""
-    here = [run for run in runs if run.configuration == configuration]
-    own = next((run for run in here if run.is_attack and run.label == attack), None)
-    if own is None:
+    of_configuration = [run for run in runs if run.configuration == configuration]
+    attacked = next((run for run in of_configuration if run.is_attack and run.label == attack), None)
+    if attacked is None:
         return [], {}
 
     def wanted(run: Run) -> list[Measurement]:
         return [figure for figure in run.measured if (figure.metric, figure.column) in figures]
 
-    beside = {run.label: wanted(run) for run in here if run.part.kind == "baseline" and run.units == own.units}
-    return wanted(own), beside
+    beside = {
+        run.label: wanted(run)
+        for run in of_configuration
+        if run.part.kind == "baseline" and run.units == attacked.units
+    }
+    return wanted(attacked), beside
 
 
 def _carry_out_jobs(
@@ -372,18 +380,18 @@ def _carry_out_jobs(
     measured = [job for job in jobs if job.name in plan.ready]
     _keep_all(plan, store, listener, watch, ((job, [plan.ready[job.name]]) for job in measured), 1)
 
-    def run(by: JobRunner, some: Sequence[Job]) -> None:
-        finished = by.run(Work(some, plan.audits, watch, within.wanted, within.stops))
+    def run(by: JobRunner, jobs_of_runner: Sequence[Job]) -> None:
+        finished = by.run(Work(jobs_of_runner, plan.audits, watch, within.wanted, within.stops))
         _keep_all(plan, store, listener, watch, finished, by.beside)
 
     jobs = [job for job in jobs if job.name not in plan.ready]
     if not jobs:
         return plan
-    here = ThisProcess(within.clock)
+    this_process = ThisProcess(within.clock)
     if machines is None and plan.workers > 1 and plan.work is None:
         # The first job shows the time of the others.
         begun = time.monotonic()
-        run(here, jobs[:1])
+        run(this_process, jobs[:1])
         jobs = jobs[1:]
         plan = timed(plan, time.monotonic() - begun)
     if machines is not None:
@@ -392,7 +400,7 @@ def _carry_out_jobs(
     likely = {job.name for job in plan.jobs}
     left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs if job.name in likely)
     workers = min(plan.workers, len(jobs)) if left >= _WORTH_WORKERS_SECONDS else 1
-    run(WorkerProcesses(workers) if workers > 1 else here, jobs)
+    run(WorkerProcesses(workers) if workers > 1 else this_process, jobs)
     return plan
 
 

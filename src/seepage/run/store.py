@@ -161,13 +161,13 @@ class Store:
             pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
             members: dict[int, torch.Tensor] = {}
             query = "SELECT unit, value, entropy, members FROM scores WHERE figure = ?"
-            for unit, value, entropy, some in self._rows(query, number):
+            for unit, value, entropy, encoded in self._rows(query, number):
                 if unit not in place:
                     continue
                 pair = [math.nan if number is None else number for number in (value, entropy)]
                 pairs[place[unit]] = torch.tensor(pair, dtype=torch.float64)
-                if some is not None:
-                    members[place[unit]] = self._decoded(_members, some)
+                if encoded is not None:
+                    members[place[unit]] = self._decoded(_members, encoded)
             if higher_leaks is None:
                 correlated, entropy = (values.clone() for values in pairs.unbind(1))
                 measured.append(Measurement(metric, column, correlated, bounds=(-1.0, 1.0), entropy=entropy))

@@ -173,7 +173,7 @@ def _messages(
     unread += unknown
     guards = _guards(sources, apps, wrappers, unread, started)
     trees = any(name in _OF_TREES for name, _ in strategies)
-    seen = [f"{name} at {place}" for name, place in strategies]
+    strategies_in_words = [f"{name} at {place}" for name, place in strategies]
     unknown = [*guards.unknown, *unknown]
     if not strategies:
         unknown.append("no strategy of Flower is seen, so that what the server asks for is not known")
@@ -186,7 +186,7 @@ def _messages(
     else:
         audit = f"unknown: seepage audit if weights or gradients are sent; {_PAGE}"
     what = "trees of each round" if trees else "weights after local training"
-    content = f"{what}, every round ({', '.join(seen) if seen else 'strategy unknown'})"
+    content = f"{what}, every round ({', '.join(strategies_in_words) if strategies_in_words else 'strategy unknown'})"
     messages = [
         LeavingMessage(
             "client",
@@ -232,7 +232,7 @@ def _messages(
 
 def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
     """Return strategies and wrappers with their places, and what is unknown about them."""
-    seen = [
+    strategies = [
         (last, sources.place((source, call)))
         for source, call, name, _ in sources.calls()
         if (last := _known(name, _STRATEGIES)) in _OF_WEIGHTS | _OF_TREES | set(_WRAPPERS)
@@ -243,9 +243,9 @@ def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
             names = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
             if bases := [last for name in names if (last := _known(name, _STRATEGIES))]:
                 place = sources.place((source, definition))
-                seen.append((bases[0], place))
+                strategies.append((bases[0], place))
                 unknown.append(f"what strategy {clean(definition.name)} ({place}) changes of {bases[0]}")
-    return list(dict.fromkeys(seen)), unknown
+    return list(dict.fromkeys(strategies)), unknown
 
 
 def _guards(
@@ -429,19 +429,19 @@ def _opacus(sources: Sources, guards: _Guards) -> None:
 
 def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[str, str]]:
     """Return the functions that answer the server, by kind: those of ClientApp, and methods of client classes."""
-    seen = []
+    handlers = []
     for _, app in apps:
         for source, decorator in _decorators(sources, app, ("train", "evaluate", "query")):
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             if isinstance(target, ast.Attribute):
-                seen.append((target.attr, sources.place((source, source.parents[decorator]))))
+                handlers.append((target.attr, sources.place((source, source.parents[decorator]))))
     for source in sources.sources:
         for definition in source.nodes(ast.ClassDef):
             bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
             if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
-                seen += [
+                handlers += [
                     (part.name, sources.place((source, part)))
                     for part in definition.body
                     if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
                 ]
-    return seen
+    return handlers

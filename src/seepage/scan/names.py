@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from seepage.scan.project import at
+from seepage.scan.project import place_of
 from seepage.scan.source import Binding, FunctionNode, Reach, ReadSource, read_source, unparsed
 from seepage.text import clean
 
@@ -88,7 +88,11 @@ class Sources:
     def place(self, symbol: Symbol | Element | tuple[ReadSource, ast.AST]) -> str:
         """Return the file and line of a node."""
         source, node = symbol if isinstance(symbol, tuple) else (symbol.source, symbol.node)
-        return at(source.path, self.folder, getattr(node, "lineno", None)) if source is not None else "an unknown place"
+        return (
+            place_of(source.path, self.folder, getattr(node, "lineno", None))
+            if source is not None
+            else "an unknown place"
+        )
 
     def outside_name(self, symbol: Symbol) -> str:
         """Return the full name of another package's object; empty for the project's own, changed and unknown ones."""
@@ -381,11 +385,11 @@ class Sources:
 
     def _returned(self, source: ReadSource, function: FunctionNode) -> list[Element]:
         """Return what a function returns; nothing of one that is a generator."""
-        own = [n for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield | ast.YieldFrom)]
-        own = [node for node in own if source.scope_of(node) is function]
-        if any(not isinstance(node, ast.Return) for node in own):
+        exits = [n for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield | ast.YieldFrom)]
+        exits = [node for node in exits if source.scope_of(node) is function]
+        if any(not isinstance(node, ast.Return) for node in exits):
             return []
-        reaches = [(node, _inside(source, node, function)) for node in own if isinstance(node, ast.Return)]
+        reaches = [(node, _inside(source, node, function)) for node in exits if isinstance(node, ast.Return)]
         return [Element(source, n.value or ast.Constant(None), r) for n, r in reaches if r is not Reach.DEAD]
 
     def _elements_of_call(

@@ -13,10 +13,10 @@ from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
     ScannedProject,
-    at,
     in_words,
     mapping,
     parts,
+    place_of,
     sequence,
     settings_or_note,
 )
@@ -117,7 +117,7 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
         LeavingMessage(
             "server",
             "client",
-            f"the task, such as the joint model ({at(path, folder)})",
+            f"the task, such as the joint model ({place_of(path, folder)})",
             tuple(_filters(folder, path, settings_or_note(path, folder, []), "task_data_filters", None, shadowed)[0]),
             (),
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
@@ -159,7 +159,7 @@ def _of_client(
             yield LeavingMessage(
                 "client",
                 "the next client" if any("cyclic" in of.lower() for of in at_server) else "server",
-                f"result of the task {clean(task)} by {kind} ({at(path, folder)})",
+                f"result of the task {clean(task)} by {kind} ({place_of(path, folder)})",
                 tuple(guards),
                 (*unknown, *([question] if question else [])),
                 audit,
@@ -169,7 +169,7 @@ def _of_client(
         yield LeavingMessage(
             "client",
             "server",
-            f"unknown ({at(path, folder)})",
+            f"unknown ({place_of(path, folder)})",
             (),
             ("no executor with a list of tasks is named",),
             NO_AUDIT,
@@ -207,7 +207,7 @@ def _filters(
     for entry in parts(settings.get(key)):
         tasks = [str(name) for name in sequence(entry.get("tasks"))]
         if task is None or task in tasks or "*" in tasks:
-            _read_filters(entry, at(path, folder), guards, unknown, shadowed)
+            _read_filters(entry, place_of(path, folder), guards, unknown, shadowed)
     return guards, unknown
 
 
@@ -225,12 +225,12 @@ def _filters_of_sites(
         by_scope: list[dict[str, str]] = []
         for scope in chosen:
             guards = list[str]()
-            place = f"{at(path, folder)}, scope {clean(scope.get('name', ''))}"
+            place = f"{place_of(path, folder)}, scope {clean(scope.get('name', ''))}"
             _read_filters({"filters": scope.get("task_result_filters")}, place, guards, unknown, shadowed)
             by_scope.append({guard.partition("(")[0]: guard for guard in guards})
         if any(by_scope) or len(scopes) > 1:
-            unknown.append(f"which scope of {at(path, folder)} a job has")
-        by_site.append(_in_all(by_scope, f"scopes of {at(path, folder)}", unknown))
+            unknown.append(f"which scope of {place_of(path, folder)} a job has")
+        by_site.append(_in_all(by_scope, f"scopes of {place_of(path, folder)}", unknown))
     return list(_in_all(by_site, "sites", unknown).values()), unknown
 
 
@@ -244,8 +244,8 @@ def _in_all(groups: list[dict[str, str]], what: str, unknown: list[str]) -> dict
 
 def with_other_half(guards: list[str], at_server: list[str]) -> tuple[list[str], list[str]]:
     """Return guards that work, and those that need a half of the server that is not seen."""
-    own = ("nvflare.app_opt.he.", "HE")
-    if any(part.startswith(own) and part.endswith("Aggregator") for part in at_server):
+    encryption = ("nvflare.app_opt.he.", "HE")
+    if any(part.startswith(encryption) and part.endswith("Aggregator") for part in at_server):
         return guards, []
     halves = [guard for guard in guards if guard.startswith("HEModelEncryptor(")]
     missing = [

@@ -149,7 +149,8 @@ def settings_or_note(path: Path, folder: Path, unread: list[str]) -> Mapping[str
         return settings_in(path)
     except BadInputError as error:
         unread.append(
-            f"{at(path, folder)} cannot be understood, so that what it says is unknown: {clean(error, 200).rstrip('.')}"
+            f"{place_of(path, folder)} cannot be understood, so that what it says is unknown: "
+            f"{clean(error, 200).rstrip('.')}"
         )
         return {}
 
@@ -177,7 +178,7 @@ def in_words(arguments: Mapping[str, object]) -> str:
     return ", ".join(f"{clean(name, 40)}={clean(value, 60)}" for name, value in arguments.items())
 
 
-def at(path: Path, folder: Path, line: int | None = None) -> str:
+def place_of(path: Path, folder: Path, line: int | None = None) -> str:
     """Return the place of a file and line."""
     return clean(path.relative_to(folder), 120) + ("" if line is None else f":{line}")
 

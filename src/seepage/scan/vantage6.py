@@ -16,9 +16,9 @@ from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
     ScannedProject,
-    at,
     mapping,
     parts,
+    place_of,
     sequence,
     settings_in,
     settings_or_note,
@@ -101,8 +101,8 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
         name = name or clean(store.get("name", ""))
         listed_functions = list(parts(store.get("functions")))
         if not listed_functions:
-            remarks.append(f"{at(path, folder)} lists no functions: what leaves the node is unknown.")
-        messages += _of_algorithm(sources, listed_functions, at(path, folder), given, remarks, unread)
+            remarks.append(f"{place_of(path, folder)} lists no functions: what leaves the node is unknown.")
+        messages += _of_algorithm(sources, listed_functions, place_of(path, folder), given, remarks, unread)
     decorated = [] if messages or (remarks and stores) else list(decorated_functions(sources))
     if decorated:
         unread.append(f"no {STORE} that lists its functions is here, which are known by their decorators alone")
@@ -153,7 +153,7 @@ def _policies(folder: Path, path: Path) -> list[str]:
     state = "whether results are encrypted is unknown"
     if isinstance(encrypted, bool):
         state = f"results are {'' if encrypted else 'not '}encrypted on their way through the server"
-    return [f"Node of {at(path, folder)}: {'; '.join(lines)}; {state}.{warning}"]
+    return [f"Node of {place_of(path, folder)}: {'; '.join(lines)}; {state}.{warning}"]
 
 
 def decorated_functions(sources: Sources) -> Iterable[Mapping[str, object]]:
@@ -235,7 +235,7 @@ def _of_algorithm(
 
 def _guards(sources: Sources, function: tuple[ReadSource, FunctionNode], given: Mapping[str, object]) -> list[str]:
     """Return the settings of a node that a function reads, itself or through functions that it calls."""
-    seen: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for source, node in _reached(sources, function):
         for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
             if not call.args or source.reach(call) is Reach.DEAD or sources.uses(source, call) == []:
@@ -256,8 +256,8 @@ def _guards(sources: Sources, function: tuple[ReadSource, FunctionNode], given: 
                 if default != NOT_LITERAL
                 else "no default is seen, and no value at a node"
             )
-            seen.setdefault(variable, f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}")
-    return list(seen.values())
+            variables.setdefault(variable, f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}")
+    return list(variables.values())
 
 
 def _reached(sources: Sources, function: tuple[ReadSource, FunctionNode]) -> list[tuple[ReadSource, ast.AST]]:

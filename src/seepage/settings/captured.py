@@ -205,7 +205,7 @@ class CapturedAudit(Audit[CapturedSpec]):
         self.captured, self.exposure, self.setting = 1, exposure, spec.setting
         self.parts = exposure.parts(spec.attacks)
         named = tuple(part.part for part in self.parts if part.kind == "attack")
-        stated = tuple(Part(name=name, options=dict(own)) for name, own in (exposure.stated or {}).items())
+        stated = tuple(Part(name=name, options=dict(options)) for name, options in (exposure.stated or {}).items())
         # Of the spec results hold what determines figures, and no files of others.
         bare = type(spec).of(attacks=spec.attacks, seed=spec.seed, gate=spec.gate)
         self.spec = bare.model_copy(update={"attacks": named, "defenses": stated or spec.defenses})

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seepage import registry
-from seepage import settings as own
+from seepage import settings as package
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 
@@ -102,10 +102,10 @@ class Setting:
         return {"defenses": ["none", *self.decide.get(protocol, self.decide.get("", ()))]}
 
 
-def _resolved(at: object) -> object:
-    if not isinstance(at, str):
-        return at
-    module, _, name = at.partition(":")
+def _resolved(reference: object) -> object:
+    if not isinstance(reference, str):
+        return reference
+    module, _, name = reference.partition(":")
     return attrgetter(name)(import_module(module))
 
 
@@ -172,6 +172,6 @@ def deployment_of(spec: Spec) -> Deployment:
 
 
 # Each folder of this package is a setting, which registers itself.
-for _module in iter_modules(own.__path__):
+for _module in iter_modules(package.__path__):
     if _module.ispkg:
-        import_module(f"{own.__name__}.{_module.name}")
+        import_module(f"{package.__name__}.{_module.name}")

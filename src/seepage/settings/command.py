@@ -119,7 +119,7 @@ def written(part: Part) -> str:
         'label_flip:{probability: 0.1}+cut_noise'
     """
     mechanisms = part.mechanisms
-    return "+".join(f"{each.name}:{_mapping(each.options)}" if each.options else each.name for each in mechanisms)
+    return "+".join(f"{m.name}:{_mapping(m.options)}" if m.options else m.name for m in mechanisms)
 
 
 def _mapping(values: Mapping[str, object]) -> str:

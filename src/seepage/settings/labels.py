@@ -57,8 +57,8 @@ def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int
         [[0, 3, 2, 1], [0, 1, 2, 3]]
     """
     order = torch.arange(labels.shape[1]).repeat(len(labels), 1)
-    for own, places in zip(labels, order, strict=True):
-        others = torch.nonzero(own != own[0])
+    for record_labels, places in zip(labels, order, strict=True):
+        others = torch.nonzero(record_labels != record_labels[0])
         if labelled > 1 and len(others) and int(others[0]) >= labelled:
             places[[labelled - 1, int(others[0])]] = places[[int(others[0]), labelled - 1]]
     return order

@@ -37,8 +37,8 @@ class Lever:
     @property
     def changes(self) -> tuple[str, ...]:
         """Names of the fields of the spec that change."""
-        own = "defenses" if self.spec_field is None else self.spec_field
-        return (own, *self.beside)
+        changed = "defenses" if self.spec_field is None else self.spec_field
+        return (changed, *self.beside)
 
     @property
     def searched(self) -> bool:

@@ -26,21 +26,21 @@ FEATURE_SCALES = dict.fromkeys(NO_LEAK, Scale(None, 0.0, 1.0))
 
 def features_outcome(
     knowledge: FeatureKnowledge,
-    seen: FeatureTranscript | ColumnsSecret,
+    transcript: FeatureTranscript | ColumnsSecret,
     guess: FeatureGuess,
     keep_records: bool,
     questions: Questions | None = None,
 ) -> Outcome:
     """Return the figures of a guess in each training, with those of each record where a figure is their mean."""
     schema, marginals = knowledge.schema, knowledge.marginals
-    measured, right = measure_features(schema, seen, guess), right_features(schema, seen.cells, guess.cells)
-    trainings = zip(seen.cells, guess.cells, right, seen.labels, strict=True)
+    measured, right = measure_features(schema, transcript, guess), right_features(schema, transcript.cells, guess.cells)
+    trainings = zip(transcript.cells, guess.cells, right, transcript.labels, strict=True)
     choices = guess.choice or [None] * len(guess.cells)
     evidence = [
         evidence_of_columns(schema, marginals, *training, keep_records, choice)
         for training, choice in zip(trainings, choices, strict=True)
     ]
-    answers = [] if questions is None else questions_of_records(questions, seen.cells, guess.cells)
+    answers = [] if questions is None else questions_of_records(questions, transcript.cells, guess.cells)
     return Outcome([*measured, *answers], evidence=evidence)
 
 
@@ -48,7 +48,7 @@ def attacked_records(
     setting: str,
     statistics: Statistics,
     schema: Schema,
-    seen: tuple[object, object],
+    inputs: tuple[object, object],
     secret: RecordsSecret | None,
     seeds: Sequence[int],
     metrics: Sequence[Metric],
@@ -65,7 +65,7 @@ def attacked_records(
     alone, where a setting has such.
 
     Args:
-        seen: view and knowledge.
+        inputs: view and knowledge.
         attack: attack in place of the part's own.
         visible: function that returns whether each record stands above the client's own rounding, where that is known.
         keep_records: whether evidence holds cells; None for no evidence, as for a baseline.
@@ -87,4 +87,4 @@ def attacked_records(
         return Outcome([*measure_matched(matched, metrics), *answers, *more], evidence=evidence)
 
     shape = {"victim": len(seeds), "record": None, "column": len(schema.columns)}
-    return AttackedSecret(setting, RecordsGuess, lambda: seen, seeds, score, len(seeds), shape, attack)
+    return AttackedSecret(setting, RecordsGuess, lambda: inputs, seeds, score, len(seeds), shape, attack)

@@ -20,9 +20,9 @@ _SOME = 4
 _RATES = 20  # values and means that a table on alignment shows at most
 
 
-def certified_words(own: Mapping[str, Mapping[str, float | None]], rows: Sequence[ResultRow]) -> list[str]:
+def certified_words(answers: Mapping[str, Mapping[str, float | None]], rows: Sequence[ResultRow]) -> list[str]:
     """Return a sentence on the attack that certifies most cells; none where no cell is certified."""
-    shares = {label: figures.get("certified_cells") or 0.0 for label, figures in own.items()}
+    shares = {label: figures.get("certified_cells") or 0.0 for label, figures in answers.items()}
     best = max(shares, key=shares.__getitem__, default=None)
     if best is None or not shares[best]:
         return []
@@ -57,9 +57,9 @@ def left_words(setting: str, left_out: Sequence[str], reasons: Mapping[str, str]
     return sentences
 
 
-def own_answers(own: Mapping[str, float | None]) -> str:
+def own_answers(answers: Mapping[str, float | None]) -> str:
     """Return what an attack says of its own answers, by its figures."""
-    figures = {metric: own.get(metric) for metric in OWN_ANSWERS}
+    figures = {metric: answers.get(metric) for metric in OWN_ANSWERS}
     return "; ".join(f"{percent(value)} {OWN_ANSWERS[name]}" for name, value in figures.items() if value is not None)
 
 

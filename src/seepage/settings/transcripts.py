@@ -171,14 +171,14 @@ class TranscriptTables:
         """Return indices of the given records with a known truth, and their true cells; None without any."""
         if self.truth is None:
             return None
-        at, cells = _among(self.truth, places)
-        return (at, cells) if len(at) else None
+        positions, cells = _among(self.truth, places)
+        return (positions, cells) if len(positions) else None
 
     def own_cells(self, places: Sequence[int]) -> Tensor:
         """Return the attacker's own cells of some records, and labels where it gave them; zeros without own columns."""
-        if self.training.own is None:
+        if self.training.own_columns is None:
             return torch.zeros(len(places), len(self.training.public), dtype=torch.float64)
-        rows, cells, _ = self.training.own
+        rows, cells, _ = self.training.own_columns
         return cells[[rows[self.ids[place]] for place in places]]
 
     def _table(self, path: Path, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor]:
@@ -190,8 +190,8 @@ class TranscriptTables:
                 f"{what}, {str(path)!r}, and the transcript have no record in common: ids there are such as "
                 f"{next(iter(rows))!r}, in the transcript such as {self.ids[0]!r}."
             )
-        places, at = map(list, zip(*there, strict=True))
-        return torch.tensor(places), cells[at]
+        places, chosen = map(list, zip(*there, strict=True))
+        return torch.tensor(places), cells[chosen]
 
     def _granted_cells(self, granted: Path) -> dict[str, Tensor]:
         """Read known labels and known private cells; return the cells by column."""
@@ -249,7 +249,7 @@ class TranscriptExposure(CapturedExposure):
             "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
             "leaked": 0 if tables.leaked is None else len(tables.leaked[0]),
             "weights": len(tables.training.weights),
-            "own columns": tables.training.own is not None,
+            "own columns": tables.training.own_columns is not None,
             "defense": {name: dict(options) for name, options in (about.defense or {}).items()},
         }
         self.granted = granted
@@ -330,7 +330,7 @@ class TranscriptExposure(CapturedExposure):
         target = self.schema.target
         if entry.traits.classes and not isinstance(target, Discrete):
             return f"it tells classes apart, and the target {target.name!r} is a number"
-        if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in self.reveals):
+        if entry.sees and not any(issubclass(shown, taken) for taken in entry.sees for shown in self.reveals):
             views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
             return f"it takes {views}, which this transcript does not show"
         live: Need | None = next((need for need in _OF_LIVE if need in entry.needs), None)
@@ -352,10 +352,10 @@ class TranscriptExposure(CapturedExposure):
             }
             for part in tried
         ]
-        own = {part.label: {} for part in tried}
+        answers = {part.label: {} for part in tried}
         for row in rows:
-            if row.attack in own and row.column is None and row.metric in OWN_ANSWERS:
-                own[row.attack][row.metric] = row.mean
+            if row.attack in answers and row.column is None and row.metric in OWN_ANSWERS:
+                answers[row.attack][row.metric] = row.mean
         left_out, cannot = self._others()
         reasons = {**not_tried, **cannot}
         aligned = self._alignment()
@@ -380,15 +380,15 @@ class TranscriptExposure(CapturedExposure):
                 ("Records", "records", "count"),
                 ("Of its answers", "shown", "text"),
             ),
-            tuple({**attack, "shown": own_answers(own[str(attack["attack"])])} for attack in attacks),
+            tuple({**attack, "shown": own_answers(answers[str(attack["attack"])])} for attack in attacks),
             sparse=True,
         )
         sentences = [
             f"{how_many(len(tables.ids), 'record')} in {how_many(len(training.rounds), 'round')} of {self.setting} "
             f"learning, private: {', '.join(training.about.private)}. Attacks that ran: "
-            f"{', '.join(own) or 'none'}.",
+            f"{', '.join(answers) or 'none'}.",
             *self.doubts,
-            *certified_words(own, rows),
+            *certified_words(answers, rows),
             *self.limits,
             *left_words(self.setting, left_out, reasons),
         ]
@@ -427,9 +427,9 @@ class TranscriptExposure(CapturedExposure):
     def _alignment(self) -> Alignment | None:
         """Return what the attacker learnt by alignment; None where it gave no table of its own."""
         training = self.tables.training
-        if training.own is None:
+        if training.own_columns is None:
             return None
-        rows, cells, labelled = training.own
+        rows, cells, labelled = training.own_columns
         columns = [training.schema.columns[i] for i in training.public] + [training.schema.target] * labelled
         shared = torch.zeros(len(cells), dtype=torch.bool)
         shared[[rows[identifier] for identifier in training.ids]] = True
@@ -456,8 +456,8 @@ class TranscriptExposure(CapturedExposure):
         """Return the labels alone as a secret, a guess of which is kept."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
-        at, labels = tables.labels_of(places)
-        knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
+        positions, labels = tables.labels_of(places)
+        knowledge = LabelKnowledge(target, tables.statistics.target, positions[None], labels[None])
         seeds = [stream(tables.seed, 0, "starts")]
 
         def score(guess: LabelGuess) -> Outcome:
@@ -473,11 +473,11 @@ class TranscriptExposure(CapturedExposure):
         if truth is None:
             return []
         unknown = ~torch.isin(truth[0], self.tables.labels_of(places)[0])
-        at, true = truth[0][unknown], truth[1][unknown, -1]
-        if not len(at):
+        positions, true = truth[0][unknown], truth[1][unknown, -1]
+        if not len(positions):
             return []
-        some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
-        return meaningful(measure_labels(self.tables.schema.target, true[None], some))
+        scored = LabelGuess(guess.labels[:, positions], None if guess.chances is None else guess.chances[:, positions])
+        return meaningful(measure_labels(self.tables.schema.target, true[None], scored))
 
     def keep(self, part: PlannedPart, places: Tensor, answers: pd.DataFrame) -> None:
         """Keep an attack's answers with the ids of the records."""
@@ -508,8 +508,8 @@ def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor
     """Return indices of the given records that a table of positions and rows holds, and their rows in the table."""
     place_of = {place: k for k, place in enumerate(places.tolist())}
     there = [(place_of[place], k) for k, place in enumerate(table[0].tolist()) if place in place_of]
-    at, chosen = torch.tensor(there, dtype=torch.long).reshape(-1, 2).unbind(1)
-    return at, table[1][chosen]
+    positions, chosen = torch.tensor(there, dtype=torch.long).reshape(-1, 2).unbind(1)
+    return positions, table[1][chosen]
 
 
 class ActivationExposure(TranscriptExposure):
@@ -525,8 +525,8 @@ class ActivationExposure(TranscriptExposure):
         super().__init__(tables)
         training, about = self.training, self.training.about
         self.attacked_schema = training.schema.model_copy(update={"columns": training.private_columns})
-        self.newest = {place: seen[-1] for place, seen in self.history.items()}
-        if any(len(seen) > 1 for seen in self.history.values()):
+        self.newest = {place: messages[-1] for place, messages in self.history.items()}
+        if any(len(messages) > 1 for messages in self.history.values()):
             self.notes.append("of each record the newest message is attacked")
         leaked_places = set() if tables.leaked is None else set(tables.leaked[0].tolist())
         self.places = torch.tensor([place for place in self.newest if place not in leaked_places])
@@ -543,7 +543,9 @@ class ActivationExposure(TranscriptExposure):
         if tables.leaked is not None:
             self.grants.add("leaked")
             places, true = tables.leaked
-            leaked = Leaked(true[None], self._messages("activations", places).float()[None], self._own(places)[None])
+            leaked = Leaked(
+                true[None], self._messages("activations", places).float()[None], self._own_cells(places)[None]
+            )
             self.knowledge = replace(self.knowledge, leaked=leaked)
         received = self._messages("activations", self.places).float()[None]
         self.view = SmashedView(received) if about.whole else self._features(received)
@@ -559,19 +561,19 @@ class ActivationExposure(TranscriptExposure):
         partition = Partition(tables.schema, (training.public, training.private))
         unknown = UnknownPart("the active party's top model, which a transcript of vertical learning does not hold")
         active = ActiveModel(partition, unknown, unknown, training.about.head or usual_split_head(tables.schema.target))
-        if tables.public is not None and training.own is not None:
+        if tables.public is not None and training.own_columns is not None:
             self.grants.add("auxiliary")
             rows = tables.public
-            cells, own = rows.cells[None][..., list(training.private)], rows.cells[None][..., list(training.public)]
-            auxiliary = FeatureAuxiliary(cells, own, rows.labels[None], (None, None))
+            private, public = (rows.cells[None][..., list(part)] for part in (training.private, training.public))
+            auxiliary = FeatureAuxiliary(private, public, rows.labels[None], (None, None))
             self.knowledge = replace(self.knowledge, auxiliary=auxiliary)
         labels = None
-        if training.own is not None and training.own[2]:
+        if training.own_columns is not None and training.own_columns[2]:
             labels = tables.own_cells(self.places.tolist())[None, :, -1]
         silent = received.new_zeros(1, received.shape[1], 0)
-        return FeatureView(active, 1, self._own(self.places)[None], (silent, received), labels)
+        return FeatureView(active, 1, self._own_cells(self.places)[None], (silent, received), labels)
 
-    def _own(self, places: Tensor) -> Float[Tensor, "record own"]:
+    def _own_cells(self, places: Tensor) -> Float[Tensor, "record own"]:
         """Return the attacker's own cells of some records, without labels."""
         return self.tables.own_cells(places.tolist())[:, : len(self.training.public)]
 
@@ -588,11 +590,11 @@ class ActivationExposure(TranscriptExposure):
 
     def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
         """Return the attacked party's columns as a secret, a guess of which is kept."""
-        seen = (self.view, self.knowledge.only(entry_in(self.setting, part).needs))
+        inputs = (self.view, self.knowledge.only(entry_in(self.setting, part).needs))
         seeds, records = [stream(self.tables.seed, 0, "attack") % 2**62], len(self.places)
         shape = {"training": 1, "record": records, "column": len(self.attacked_schema.columns)}
         score = partial(self._scored, part)
-        return AttackedSecret(self.setting, FeatureGuess, lambda: seen, seeds, score, records, shape)
+        return AttackedSecret(self.setting, FeatureGuess, lambda: inputs, seeds, score, records, shape)
 
     def _scored(self, part: PlannedPart, guess: FeatureGuess) -> Outcome:
         """Keep a guess of the columns, and return its figures on the records with a known truth."""
@@ -604,9 +606,9 @@ class ActivationExposure(TranscriptExposure):
         truth = self.tables.true_cells(self.places)
         if truth is None:
             return Outcome([])
-        at, true = truth
-        seen = FeatureTranscript(self.view.of(at), true[None, :, :-1], true[None, :, -1])
-        scored = features_outcome(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), False)
+        positions, true = truth
+        transcript = FeatureTranscript(self.view.of(positions), true[None, :, :-1], true[None, :, -1])
+        scored = features_outcome(self.knowledge, transcript, FeatureGuess(guess.cells[:, positions]), False)
         return replace(scored, measured=meaningful(scored.measured))
 
     def baselines(self) -> list[Part]:

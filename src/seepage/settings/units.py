@@ -58,11 +58,11 @@ def rows_key(spec: Spec) -> str:
 def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
     """Return the rows of a spec, and the inference of their schema where it was inferred."""
     if spec.data is not None:
-        return _own(spec)
+        return _own_data(spec)
     return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
 
 
-def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
+def _own_data(spec: Spec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     separator, encoding = spec.separator, spec.encoding
     if spec.schema_file is None:
@@ -134,8 +134,10 @@ class UnitsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each unit."""
-        about, each = part.kind == "about", scaled(progress, 1 / len(self.units))
-        outcomes = [unit.about(part) if about else measure(part, unit.secret(part), each) for unit in self.units]
+        about, unit_progress = part.kind == "about", scaled(progress, 1 / len(self.units))
+        outcomes = [
+            unit.about(part) if about else measure(part, unit.secret(part), unit_progress) for unit in self.units
+        ]
         return joined(outcomes, self.about)
 
 
@@ -220,8 +222,8 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         share = _SHARE if rows * _SHARE >= self.fewest_rows else 1.0
 
         def expose(size: int) -> Exposure:
-            some = int(size * share * rows)
-            return self.of_rows(some).expose(Configuration(configuration.defense, some), range(1))
+            fewer = int(size * share * rows)
+            return self.of_rows(fewer).expose(Configuration(configuration.defense, fewer), range(1))
 
         return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
 
@@ -337,6 +339,9 @@ def rehearse(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float = 2.0
 ) -> tuple[Rehearsal, Rehearsal] | None:
     """Return the seconds of an exposure of size 1 with all its parts, and of size 2; None where they take too long.
+
+    Where time is ``a + b size``, two sizes tell both: ``b`` is the difference, see ``extrapolated``. The first run also
+    has what a process does once, and is repeated where it was short enough for that to count.
 
     The audit has ``times`` the rows of the smaller one; at 1 there is a single exposure, of the audit's own rows. A
     part that fails is taken as quick.

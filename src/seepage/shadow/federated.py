@@ -82,10 +82,10 @@ class Federation:
         generators = [
             torch.Generator().manual_seed((seed + 1 + site) % 2**63) for seed in seeds for site in range(self.sites)
         ]
-        own = chosen.reshape(len(chosen) * self.sites, -1)
+        of_sites = chosen.reshape(len(chosen) * self.sites, -1)
         for _ in range(self.rounds):
             sites = average.holding(part.repeat_interleave(self.sites, 0) for part in average.parameters)
-            _local(network, sites, inputs.float(), labels.long(), own, generators)
+            _local(network, sites, inputs.float(), labels.long(), of_sites, generators)
             average = average.holding(part.unflatten(0, (-1, self.sites)).mean(1) for part in sites.parameters)
             yield Round(average, sites)
         if not bool(average.flat().isfinite().all()):

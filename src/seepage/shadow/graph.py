@@ -151,11 +151,11 @@ class Convolutional:
                 f"nodes are numbers from 0 to {len(self.graph) - 1}; got {nodes.min()} to {nodes.max()}."
             )
         entries = (self.graph.features.nnz + self.graph.edges.nnz) / len(self.graph) + self.hidden
-        each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
+        at_once = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
         classes = labels.long()
         return in_parts(
-            lambda some: self._train(nodes[chosen[some].numpy()], classes[chosen[some]], seeds[some]),
-            *(len(seeds), each, self.learning_rate),
+            lambda part: self._train(nodes[chosen[part].numpy()], classes[chosen[part]], seeds[part]),
+            *(len(seeds), at_once, self.learning_rate),
         )
 
     def _train(self, nodes: np.ndarray, labels: Int[Tensor, "model node"], seeds: Sequence[int]) -> StackedGraph:

@@ -111,11 +111,11 @@ def check_recipe(
             non_negative(name, value)
 
 
-def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
+def in_parts(train: Callable[[slice], _Models], count: int, at_once: int, learning_rate: float | int) -> _Models:
     """Train as many models at a time as fit into memory, and return all; refuse numbers that are not finite."""
-    done = train(slice(0, each))
-    for start in range(each, count, each):
-        done = done.followed_by(train(slice(start, start + each)))
+    done = train(slice(0, at_once))
+    for start in range(at_once, count, at_once):
+        done = done.followed_by(train(slice(start, start + at_once)))
     if not bool(done.flat().isfinite().all()):
         raise BadInputError(
             f"training at a learning rate of {learning_rate:g} ended in numbers that are not finite; give a smaller "

@@ -98,15 +98,15 @@ class MarkedRows:
 def joint_models(
     learner: Learner,
     pool: MarkedRows,
-    own: MarkedRows | None,
+    adversary: MarkedRows | None,
     chosen: Int[Tensor, "model part rows"],
     generator: torch.Generator,
 ) -> Trained:
-    """Train a model on each line of chosen rows and all of ``own``: one code path for the parties and the attacker."""
-    together = pool if own is None else pool.followed_by(own)
+    """Train a model on each line of chosen rows and all of ``adversary``: one path for parties and attacker."""
+    together = pool if adversary is None else pool.followed_by(adversary)
     lines = chosen.flatten(1)
-    if own is not None:
-        added = torch.arange(len(pool), len(together)).expand(len(lines), len(own))
+    if adversary is not None:
+        added = torch.arange(len(pool), len(together)).expand(len(lines), len(adversary))
         lines = torch.cat([lines, added], dim=1)
     seeds = torch.randint(2**62, (len(lines),), generator=generator).tolist()
     return learner.train(together.inputs, together.labels, lines, seeds)

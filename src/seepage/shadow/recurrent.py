@@ -64,12 +64,12 @@ class StackedRecurrent(Trained):
 
     def answers(self, inputs: Int[Tensor, "query position"]) -> Float[Tensor, "model query label"]:
         """Return every model's chances of each class for the same texts."""
-        each = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * max(1, len(inputs)) * self.onward.shape[3]))
+        at_once = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * max(1, len(inputs)) * self.onward.shape[3]))
         chances = []
         with torch.no_grad():
-            for start in range(0, len(self), each):
-                some = self.of(slice(start, start + each))
-                chances.append(torch.softmax(some.logits(inputs.expand(len(some), *inputs.shape)), dim=2))
+            for start in range(0, len(self), at_once):
+                part = self.of(slice(start, start + at_once))
+                chances.append(torch.softmax(part.logits(inputs.expand(len(part), *inputs.shape)), dim=2))
         return torch.cat(chances)
 
 
@@ -141,10 +141,10 @@ class Recurrent:
                 f"{int(inputs.min())} to {int(inputs.max())}."
             )
         size = min(self.batch_size, chosen.shape[1])
-        each = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * size * 4 * self.units))
+        at_once = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * size * 4 * self.units))
         return in_parts(
-            lambda some: self._train(inputs, labels.long(), chosen[some], seeds[some], size),
-            *(len(seeds), each, self.learning_rate),
+            lambda part: self._train(inputs, labels.long(), chosen[part], seeds[part], size),
+            *(len(seeds), at_once, self.learning_rate),
         )
 
     def _train(

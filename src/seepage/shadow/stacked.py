@@ -131,10 +131,10 @@ class Dense:
         inputs, labels, chosen = inputs.float(), labels.long(), chosen.long()
         size = min(self.batch_size or chosen.shape[1], chosen.shape[1])
         budget = CHUNK_BYTES if inputs.device.type == "cpu" else ACCELERATOR_BYTES
-        each = max(1, budget // (4 * size * inputs.shape[1]))
+        at_once = max(1, budget // (4 * size * inputs.shape[1]))
         return in_parts(
-            lambda some: self._train(inputs, labels, chosen[some], seeds[some], size),
-            *(len(seeds), each, self.learning_rate),
+            lambda part: self._train(inputs, labels, chosen[part], seeds[part], size),
+            *(len(seeds), at_once, self.learning_rate),
         )
 
     def rounds(
@@ -146,8 +146,8 @@ class Dense:
         count: int,
     ) -> list[Stacked]:
         """Return the models of ``train`` after ``count`` of the epochs at most, evenly spaced up to the last."""
-        some = min(count, self.epochs)
-        last = [round(self.epochs * (k + 1) / some) for k in range(some)]
+        number = min(count, self.epochs)
+        last = [round(self.epochs * (k + 1) / number) for k in range(number)]
         return [replace(self, epochs=epochs).train(inputs, labels, chosen, seeds) for epochs in last]
 
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:

@@ -40,12 +40,12 @@ def choices(
         return None
     first, second = (_sums(options, half, len(target)) for half in halves)
     solutions: list[tuple[int, ...]] = []
-    for here, near in _matches(second, target - first, allowed):
+    for first_half, near in _matches(second, target - first, allowed):
         if len(solutions) + len(near) > most:
             return None
         for there in near.tolist():
             chosen = [0] * len(options)
-            for half, index in zip(halves, (here, there), strict=True):
+            for half, index in zip(halves, (first_half, there), strict=True):
                 for item in reversed(half):
                     index, chosen[item] = divmod(index, len(options[item]))
             solutions.append(tuple(chosen))
@@ -73,12 +73,12 @@ def _matches(
     """Return each target with the combinations whose sums are near to it, where there are some."""
     by_first = np.argsort(sums[:, 0], kind="stable")
     ordered = sums[by_first]
-    each = np.broadcast_to(allowed, wanted.shape[1:])
-    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - each[0])
-    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + each[0], side="right")
-    for here in np.flatnonzero(high > low):
-        near = (np.abs(ordered[low[here] : high[here]] - wanted[here]) <= each).all(axis=1)
-        yield int(here), by_first[low[here] : high[here]][near]
+    slack = np.broadcast_to(allowed, wanted.shape[1:])
+    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - slack[0])
+    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + slack[0], side="right")
+    for index in np.flatnonzero(high > low):
+        near = (np.abs(ordered[low[index] : high[index]] - wanted[index]) <= slack).all(axis=1)
+        yield int(index), by_first[low[index] : high[index]][near]
 
 
 def _sums(

@@ -64,21 +64,21 @@ class OrthogonalEquations:
         if system.matrix.shape[1] <= TOGETHER:
             strict = np.setdiff1d(np.arange(len(unit)), self.loose)
             left, sizes, right = np.linalg.svd(system.matrix[strict] / unit[strict, None], full_matrices=False)
-            some = sizes > _LEAST
-            self.rows, self.weight = right[some], sizes[some]
-            self.combined = np.zeros((int(some.sum()), len(unit)))
-            self.combined[:, strict] = (left[:, some] / sizes[some]).T / unit[None, strict]
+            large = sizes > _LEAST
+            self.rows, self.weight = right[large], sizes[large]
+            self.combined = np.zeros((int(large.sum()), len(unit)))
+            self.combined[:, strict] = (left[:, large] / sizes[large]).T / unit[None, strict]
         else:
             # Squares of the directions, which loses small ones, but takes a tenth of the time.
             sizes = np.linalg.norm(system.matrix, axis=1)
-            some = sizes > _LEAST * unit
-            rows = system.matrix[some] / sizes[some, None]
+            large = sizes > _LEAST * unit
+            rows = system.matrix[large] / sizes[large, None]
             squares, vectors = np.linalg.eigh(rows @ rows.T)
             above = squares > _SQUARED * squares[-1]
             turned = (vectors[:, above] / np.sqrt(squares[above])).T
             self.rows = turned @ rows
             self.combined = np.zeros((len(turned), len(unit)))
-            self.combined[:, some] = turned / sizes[some]
+            self.combined[:, large] = turned / sizes[large]
             self.weight = 1 / (np.abs(self.combined) @ unit)
         self.sides = self.combined @ system.values
 
@@ -150,9 +150,9 @@ def toward(directions: OrthogonalEquations, expected: Vector) -> Vector:
     return number
 
 
-def _spread(values: Vector, some: np.ndarray, length: int) -> Vector:
+def _spread(values: Vector, mask: np.ndarray, length: int) -> Vector:
     number = np.zeros(length)
-    number[some] = values
+    number[mask] = values
     return number
 
 

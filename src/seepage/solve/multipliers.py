@@ -102,9 +102,9 @@ def _positive_combination(reached: Float[np.ndarray, "pattern direction"]) -> Ve
     return None
 
 
-def _inverse(rows: Matrix, some: np.ndarray) -> tuple[np.ndarray, bool]:
+def _inverse(rows: Matrix, chosen: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return combinations that give the number of each of some patterns alone, and whether those of all are told."""
-    part = rows[:, some]
+    part = rows[:, chosen]
     if part.shape[1] > TOGETHER:
         return np.zeros((0, len(rows))), False
     inverse = np.linalg.pinv(part, rcond=1e-9)
@@ -204,11 +204,11 @@ def _refuted(
     if apart.max() < 1e-6:
         whole_numbers = np.rint(number)
         return None, whole_numbers if directions.system.fits(whole_numbers) else None
-    at = int(apart.argmax())
+    split = int(apart.argmax())
     below, above = high.copy(), low.copy()
-    below[at], above[at] = np.floor(number[at]), np.ceil(number[at])
+    below[split], above[split] = np.floor(number[split]), np.ceil(number[split])
     first, other = _refuted(directions, low, below, left, until)
     if first is None:
         return None, other
     second, other = _refuted(directions, above, high, left, until)
-    return (None if second is None else kernel.Split(at, float(below[at]), first, second)), other
+    return (None if second is None else kernel.Split(split, float(below[split]), first, second)), other

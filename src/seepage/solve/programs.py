@@ -49,8 +49,10 @@ def cheapest(
     ]
     first = 0
     for matrix, target in sums:
-        own = np.arange(len(target))
-        distance = coo_array((np.ones(len(own)), (own, first + own)), shape=(len(own), distances))
+        equations = np.arange(len(target))
+        distance = coo_array(
+            (np.ones(len(equations)), (equations, first + equations)), shape=(len(equations), distances)
+        )
         constraints += [between(matrix, -distance, -np.inf, target), between(matrix, distance, target, np.inf)]
         first += len(target)
     solved = milp(

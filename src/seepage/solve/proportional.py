@@ -22,7 +22,10 @@ def proportional(
     patterns: Int[np.ndarray, "pattern column"],
 ) -> Float[np.ndarray, " pattern"]:
     """Return numbers of patterns that have tables, each of some columns, nearest to first numbers."""
-    placed = [(np.ravel_multi_index(tuple(patterns[:, i] for i in columns), own.shape), own) for columns, own in tables]
+    placed = [
+        (np.ravel_multi_index(tuple(patterns[:, i] for i in columns), counted.shape), counted)
+        for columns, counted in tables
+    ]
     for _ in range(_ROUNDS if placed else 0):
         for place, table in placed:
             have = np.bincount(place, number, table.size)

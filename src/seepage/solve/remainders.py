@@ -29,7 +29,7 @@ def to_total(
         return whole.astype(int)
     scaled = scaled * (total / max(float(scaled.sum()), 1e-300))
     floor = np.floor(scaled + 1e-9).astype(int)
-    each, more = divmod(max(total - int(floor.sum()), 0), len(floor))
-    floor += each
+    share, more = divmod(max(total - int(floor.sum()), 0), len(floor))
+    floor += share
     floor[np.argsort(floor - scaled, kind="stable")[:more]] += 1
     return floor

@@ -145,7 +145,7 @@ class WholeNumbers:
         known, near = elimination.determined, np.abs(estimate - np.rint(estimate)) < _SAFE
         low, high = self.low.copy(), self.high.copy()
         for bound in (low, high):
-            bound[elimination.some] = np.where((near.T & known).T, np.rint(estimate), bound[elimination.some])
+            bound[elimination.chosen] = np.where((near.T & known).T, np.rint(estimate), bound[elimination.chosen])
         return replace(self, contradicted=self.contradicted or not near[known].all()).within(low, high)
 
     def searched(self, groups: Iterable[Sequence[int]], most: int = MOST) -> WholeNumbers:
@@ -165,19 +165,19 @@ class WholeNumbers:
             for column in np.flatnonzero(is_open.any(0)):
                 alike.setdefault(is_open[:, column].tobytes(), []).append(int(column))
             for key, columns in alike.items():
-                some = np.ix_(there[np.frombuffer(key, dtype=bool)], np.array(columns))
-                least, above = low[some], (high - low)[some]
+                block = np.ix_(there[np.frombuffer(key, dtype=bool)], np.array(columns))
+                least, above = low[block], (high - low)[block]
                 if np.prod(above.max(1) + 1) > most:
                     continue
-                parts = matrix[:, some[0].ravel()].T
+                parts = matrix[:, block[0].ravel()].T
                 options = [np.arange(n + 1)[:, None] * part for n, part in zip(above.max(1), parts, strict=True)]
                 rest = self.values[equations][:, columns] - matrix @ low[:, columns]
                 for i, listed in enumerate(all_choices(options, rest.T, slack)):
-                    own = listed[(listed <= above[:, i]).all(1)]
-                    contradicted |= not len(own)
-                    if len(own):
-                        low[some[0].ravel(), columns[i]] = least[:, i] + own.min(0)
-                        high[some[0].ravel(), columns[i]] = least[:, i] + own.max(0)
+                    inside = listed[(listed <= above[:, i]).all(1)]
+                    contradicted |= not len(inside)
+                    if len(inside):
+                        low[block[0].ravel(), columns[i]] = least[:, i] + inside.min(0)
+                        high[block[0].ravel(), columns[i]] = least[:, i] + inside.max(0)
         return replace(self, low=low, high=high, contradicted=contradicted)
 
     def solutions(self, most: int = MOST) -> Solutions:
@@ -209,21 +209,21 @@ class Elimination:
         determined: whether |X| s + |1 - X A| (h - l) of each unknown is below a quarter.
     """
 
-    def __init__(self, system: WholeNumbers, some: Int[np.ndarray, " some"], ridge: float = 0.0) -> None:
-        self.some, self.part = some, system.matrix[:, some]
+    def __init__(self, system: WholeNumbers, chosen: Int[np.ndarray, " some"], ridge: float = 0.0) -> None:
+        self.chosen, self.part = chosen, system.matrix[:, chosen]
         part = self.part
         self.wide = part.shape[0] < part.shape[1]
         self.half = _half(part @ part.T if self.wide else part.T @ part, ridge)
-        self.determined = np.zeros(len(some), dtype=bool)
-        if ridge or not len(some):
+        self.determined = np.zeros(len(chosen), dtype=bool)
+        if ridge or not len(chosen):
             return
-        span = (system.high - system.low)[some].reshape(len(some), -1).max(1, initial=0.0)
-        likely = np.arange(len(some))
+        span = (system.high - system.low)[chosen].reshape(len(chosen), -1).max(1, initial=0.0)
+        likely = np.arange(len(chosen))
         if self.wide:
-            seen = self.half.T @ part
+            shadow = self.half.T @ part
             # What is kept of an unknown's own number. Where that is little, others cannot be told from it.
-            likely = np.flatnonzero((1 - np.square(seen).sum(0)) * span < _SAFE)
-            inverse = seen[:, likely].T @ self.half.T
+            likely = np.flatnonzero((1 - np.square(shadow).sum(0)) * span < _SAFE)
+            inverse = shadow[:, likely].T @ self.half.T
         else:
             inverse = self.half @ (self.half.T @ part.T)
         left = inverse @ part
@@ -234,8 +234,8 @@ class Elimination:
         """Return the estimate l + X (b - A l) of each of these unknowns in a system with the same equations."""
         rest = system.values - system.matrix @ system.low
         if self.wide:
-            return system.low[self.some] + self.part.T @ (self.half @ (self.half.T @ rest))
-        return system.low[self.some] + self.half @ (self.half.T @ (self.part.T @ rest))
+            return system.low[self.chosen] + self.part.T @ (self.half @ (self.half.T @ rest))
+        return system.low[self.chosen] + self.half @ (self.half.T @ (self.part.T @ rest))
 
 
 def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side rank"]:
@@ -257,7 +257,7 @@ def _narrowed(
 ) -> tuple[Numbers, Numbers, bool]:
     """Return bounds of all numbers with what one equation says of each of them, and whether any crossed."""
     # A part that is lost in the rounding of others tells nothing.
-    some = np.abs(row) > _NEXT_TO * np.abs(row).max(initial=0.0)
+    counted = np.abs(row) > _NEXT_TO * np.abs(row).max(initial=0.0)
     factor = row.reshape(-1, *[1] * (low.ndim - 1))
     ends = factor * low, factor * high
     least, most = np.minimum(*ends), np.maximum(*ends)
@@ -265,9 +265,11 @@ def _narrowed(
     above, below = value + lost - (least.sum(0) - least), value - lost - (most.sum(0) - most)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         by = above / factor, below / factor
-    up, down = np.maximum(*by)[some], np.minimum(*by)[some]
+    up, down = np.maximum(*by)[counted], np.minimum(*by)[counted]
     least, most = low.copy(), high.copy()
-    least[some], most[some], crossed = _met(low[some], high[some], np.ceil(down - _SAME), np.floor(up + _SAME))
+    least[counted], most[counted], crossed = _met(
+        low[counted], high[counted], np.ceil(down - _SAME), np.floor(up + _SAME)
+    )
     return least, most, crossed
 
 

@@ -155,9 +155,9 @@ class ClientEncoder(BaseModel):
             f"{column.name} {1 if isinstance(column, NumberInput) else len(column.categories)}"
             for column in self.columns
         ]
-        some = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
+        listing = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
         raise BadInputError(
-            f"the client's encoder makes rows of {self.width} entries ({some}), the first layer of model {name!r} "
+            f"the client's encoder makes rows of {self.width} entries ({listing}), the first layer of model {name!r} "
             f"takes {inputs}; declare the columns as they enter the network."
         )
 

@@ -1,4 +1,16 @@
-"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden."""
+"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden.
+
+What speaks for the kind of a column, from the surest to the weakest (``_ColumnReading``):
+
+1. what the policy says of it by name, and its type: categories, booleans, dates and times;
+2. how cells are written: digits that are all days, texts that are all numbers, dates or times in one unit;
+3. how many values whole numbers have: few are categories, and one for each row, without gaps, numbers the rows;
+4. what its name says: codes, things that are counted, measurements;
+5. how its numbers are spread: few ones, far apart and on no scale, are codes.
+
+A guess is said with what would change it, and so is a column that stands near the threshold of a rule. What can be read
+in two ways with different results, such as dates in either order of day and month, is refused.
+"""
 
 from __future__ import annotations
 
@@ -344,9 +356,9 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
     complete: np.ndarray | None = None
     for name, raw in table.columns(names):
         series = typed(raw)
-        here = series.notna().to_numpy()
-        complete = np.ones(len(here), dtype=bool) if complete is None else complete
-        if here.all() or not here.any():
+        present = series.notna().to_numpy()
+        complete = np.ones(len(present), dtype=bool) if complete is None else complete
+        if present.all() or not present.any():
             continue
         try:
             reading = _ColumnReading(name, raw, policy, None)
@@ -354,7 +366,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
         except BadInputError:
             left_out = True
         if not left_out:
-            complete &= here
+            complete &= present
     assert complete is not None
     return complete
 
@@ -475,9 +487,9 @@ class _ColumnReading:
         self.useless = self.distinct < 2 and name not in policy.overrides and not (self.ticks and self.fills)
         if self.useless:
             return
-        seen = "discrete" if self.ticks and not self.override else self._seen(series)
+        suggested = "discrete" if self.ticks and not self.override else self._suggested(series)
         self.holds = self.holds or "one value"
-        self.kind = str(self.override.get("kind") or self._overridden_kind() or seen)
+        self.kind = str(self.override.get("kind") or self._overridden_kind() or suggested)
         if self.kind == "discrete" and "categories" not in self.override:
             self.counts = _counted(series)
             odd = next((value for value in self.counts if not isinstance(value, str | bool | int | float)), None)
@@ -490,7 +502,7 @@ class _ColumnReading:
                 )
         elif self.kind == "continuous":
             self.numbers = self._measured(series)
-        if seen == "discrete" and self.kind == "discrete":
+        if suggested == "discrete" and self.kind == "discrete":
             self._name_identifier(series)
         self._as_numbers = self._measured(series) if self.codes is not None and self.kind == "discrete" else None
         self._remark_on_cells(series)
@@ -582,7 +594,7 @@ class _ColumnReading:
             return "discrete"
         return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.override) else None
 
-    def _seen(self, series: pd.Series) -> str:
+    def _suggested(self, series: pd.Series) -> str:
         """Return the kind the cells suggest, and describe them."""
         types = pd.api.types
         if isinstance(series.dtype, pd.CategoricalDtype):
@@ -930,15 +942,15 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
         return series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan) / 86_400
     if types.is_numeric_dtype(series) and not types.is_complex_dtype(series):
         return series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-    seen = types.infer_dtype(series, skipna=True)
-    if seen in ("date", "datetime"):
+    inferred = types.infer_dtype(series, skipna=True)
+    if inferred in ("date", "datetime"):
         return series.map(days, na_action="ignore").to_numpy(dtype=np.float64, na_value=np.nan)
-    if seen.startswith(("time", "period", "interval", "complex")):
+    if inferred.startswith(("time", "period", "interval", "complex")):
         raise BadInputError(
-            f"column {name!r} is continuous but holds {seen} cells; turn them into numbers "
+            f"column {name!r} is continuous but holds {inferred} cells; turn them into numbers "
             "(days since a date, for example) or drop the column"
         )
-    if seen == "string":
+    if inferred == "string":
         return TextColumn.of_series(series).numbers()
     try:
         values = series.map(_as_number, na_action="ignore")

@@ -70,8 +70,8 @@ class Partition:
         parties = [tuple(columns[i] for i in positions) for positions in self.columns]
         # A schema is of one column at least; that of a party with labels alone has none.
         return tuple(
-            Schema(columns=own, target=target) if own else Schema.model_construct(columns=(), target=target)
-            for own in parties
+            Schema(columns=party, target=target) if party else Schema.model_construct(columns=(), target=target)
+            for party in parties
         )
 
     def check_target(self, party: int) -> None:
@@ -126,12 +126,12 @@ def by_shares(
     turns = [*range(1, len(shares)), 0]
     for kind in (schema.discrete, schema.continuous):
         places = [int(i) for i in order if int(i) in kind]
-        own = [i for i in places if schema.names[i] in private]
+        private_columns = [i for i in places if schema.names[i] in private]
         if not private:
             _deal(places, turns, shares, dealt)
             continue
-        places = own + [i for i in places if i not in own]
-        count = max(len(own), math.ceil(shares[holder] * len(places) - 0.5 - _ROUNDING))
+        places = private_columns + [i for i in places if i not in private_columns]
+        count = max(len(private_columns), math.ceil(shares[holder] * len(places) - 0.5 - _ROUNDING))
         dealt[holder] += places[:count]
         others = [share / (1 - shares[holder]) for share in shares]
         _deal(places[count:], [party for party in turns if party != holder], others, dealt)

@@ -601,8 +601,8 @@ def check_names(names: Sequence[Hashable]) -> None:
             f"column names must be text, got {', '.join(map(repr, odd[:5]))}; rename them, "
             "for example frame.columns = frame.columns.map(str)."
         )
-    seen: set[Hashable] = set()
-    repeated = list(dict.fromkeys(str(name) for name in names if name in seen or seen.add(name)))
+    earlier: set[Hashable] = set()
+    repeated = list(dict.fromkeys(str(name) for name in names if name in earlier or earlier.add(name)))
     if repeated:
         raise BadInputError(f"column names must differ, these repeat: {', '.join(repeated)}; rename or drop some.")
 

@@ -74,21 +74,21 @@ class Discrete(_Column):
     def _check(self) -> Discrete:
         if not self.categories:
             raise ValueError(f"column {self.name!r}: categories must list at least one value, got none")
-        seen: dict[Category, Category] = {}
+        known: dict[Category, Category] = {}
         for category in self.categories:
             if isinstance(category, float) and not math.isfinite(category):
                 raise ValueError(
                     f"column {self.name!r}: category {category!r} is not finite; "
                     "give missing values a category of their own, such as '?'"
                 )
-            if category in seen:
+            if category in known:
                 raise ValueError(
-                    f"column {self.name!r}: categories {seen[category]!r} and {category!r} are equal; list each once"
+                    f"column {self.name!r}: categories {known[category]!r} and {category!r} are equal; list each once"
                 )
-            seen[category] = category
+            known[category] = category
         for role in ("other", "missing"):
             chosen = getattr(self, role)
-            if chosen is not None and chosen not in seen:
+            if chosen is not None and chosen not in known:
                 raise ValueError(f"column {self.name!r}: {role} must be one of its categories, got {chosen!r}")
         return self
 

@@ -33,8 +33,8 @@ class Table:
 
     Columns are stored apart, each in the smallest type that holds it exactly, so that a table of a million rows and
     some hundred columns needs little memory. ``cells`` and ``labels`` are built from them on first use: float64 tensors
-    in which a discrete cell is the position of its category and a continuous cell its value. ``at`` and ``column`` give
-    parts of them without building the whole.
+    in which a discrete cell is the position of its category and a continuous cell its value. ``take`` and ``column``
+    give parts of them without building the whole.
 
     Args:
         source: a DataFrame, or an opened table; columns that the schema does not have are dropped. The meaning of a CSV
@@ -108,7 +108,7 @@ class Table:
         # Codes are compared in their own small type, several times as fast.
         return cells == value if tolerance == 0 else (cells.double() - value).abs_() <= tolerance
 
-    def at(self, index: Int[Tensor, "*some"]) -> tuple[Float[Tensor, "*some column"], Float[Tensor, "*some"]]:
+    def take(self, index: Int[Tensor, "*some"]) -> tuple[Float[Tensor, "*some column"], Float[Tensor, "*some"]]:
         """Return cells and labels of the rows at some positions, of any shape."""
         index = index.cpu().long()
         cells = torch.stack([column[index].double() for column in self._columns], dim=-1)
@@ -246,9 +246,9 @@ def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
     if len(columns) == 1:
         name, count, rows = columns[0]
         return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
-    each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
+    counts = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
     more = f" and {how_many(len(columns) - _NAMED, 'more column')}" if len(columns) > _NAMED else ""
-    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
+    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {counts}{more}"
 
 
 def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:

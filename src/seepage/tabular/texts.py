@@ -340,7 +340,7 @@ class TextColumn:
         trimmed = _compute.utf8_trim_whitespace(self.distinct).to_pylist()
         shown = [gone and text not in MISSING for text, gone in zip(trimmed, self.empty().tolist(), strict=True)]
         counts = np.bincount(self.position, minlength=len(trimmed)).tolist() if any(shown) else []
-        return {text: count for text, count, here in zip(trimmed, counts, shown, strict=False) if here}
+        return {text: count for text, count, is_shown in zip(trimmed, counts, shown, strict=False) if is_shown}
 
     def typed(self) -> pd.Series:
         """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing."""
@@ -406,7 +406,7 @@ def _all_numbers(texts: pa.Array) -> bool:
         return True
     # Few columns of a thousand numbers hold anything else.
     sample = listed[:: max(1, len(listed) // 1000)]
-    read = [read_written(some) for some in (sample, listed) if some]
+    read = [read_written(part) for part in (sample, listed) if part]
     return all(part.undecided or not (part.mixed or np.isnan(part.values).any()) for part in read)
 
 

@@ -250,7 +250,7 @@ def _workbook_stream(data: bytes) -> bytes:
     """
     try:
         size = 1 << struct.unpack_from("<H", data, 30)[0]
-        first_directory, cutoff, first_small = (struct.unpack_from("<I", data, at)[0] for at in (48, 56, 60))
+        first_directory, cutoff, first_small = (struct.unpack_from("<I", data, offset)[0] for offset in (48, 56, 60))
         next_list, lists = struct.unpack_from("<II", data, 68)
 
         def sector(number: int) -> bytes:

@@ -112,17 +112,17 @@ class Tree:
         by_node: list[Int[np.ndarray, " _member"]] = [np.arange(len(rows))] + [np.arange(0)] * (self.nodes - 1)
         for node in range(self.nodes):
             if self.left[node] >= 0:
-                here = by_node[node]
-                left = rows[here, self.column[node]] < self.condition[node]
-                by_node[self.left[node]], by_node[self.right[node]] = here[left], here[~left]
+                members = by_node[node]
+                left = rows[members, self.column[node]] < self.condition[node]
+                by_node[self.left[node]], by_node[self.right[node]] = members[left], members[~left]
         return by_node
 
     def leaf_of(self, rows: Float32[np.ndarray, "row encoded"]) -> Int[np.ndarray, " row"]:
         """Return the leaf that each row reaches."""
         leaf = np.zeros(len(rows), dtype=np.int64)
-        for node, here in enumerate(self.members(rows)):
+        for node, members in enumerate(self.members(rows)):
             if self.left[node] < 0:
-                leaf[here] = node
+                leaf[members] = node
         return leaf
 
     def boxes(self, columns: int) -> Float[np.ndarray, "node encoded 2"]:
@@ -256,7 +256,7 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     pointers = model.get("iteration_indptr") or list(range(0, len(trees) + 1, outputs * parallel))
     columns = int(about["num_feature"])
     splits = [tree.column[tree.left >= 0] for tree in trees]
-    if any(((at < 0) | (at >= columns)).any() for at in splits):
+    if any(((columns_of < 0) | (columns_of >= columns)).any() for columns_of in splits):
         raise BadInputError(f"{origin} splits on a column beyond the {columns} that it says it has.")
     rounds = tuple(int(pointer) for pointer in pointers[1:])
     if any(not 0 <= tree.output < outputs for tree in trees) or [*rounds] != sorted({*rounds, len(trees)} - {0}):

@@ -38,14 +38,14 @@ class ReturnedView:
         """Number of records in each training."""
         return self.own.shape[1]
 
-    def of(self, some: slice) -> ReturnedView:
+    def of(self, records: slice) -> ReturnedView:
         """Return the view of some of the records."""
         return replace(
             self,
-            features=self.features[:, some],
-            gradient=self.gradient[:, some],
-            own=self.own[:, some],
-            earlier=tuple(view.of(some) for view in self.earlier),
+            features=self.features[:, records],
+            gradient=self.gradient[:, records],
+            own=self.own[:, records],
+            earlier=tuple(view.of(records) for view in self.earlier),
         )
 
 

@@ -57,9 +57,9 @@ class FeatureTranscript(Generic[A]):
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
 
-    def of(self, some: slice) -> FeatureTranscript[A]:
+    def of(self, records: slice) -> FeatureTranscript[A]:
         """Return the transcript of some of the records."""
-        return FeatureTranscript(cast("A", self.view.of(some)), self.cells[:, some], self.labels[:, some])
+        return FeatureTranscript(cast("A", self.view.of(records)), self.cells[:, records], self.labels[:, records])
 
 
 @dataclass(frozen=True)

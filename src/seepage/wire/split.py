@@ -98,10 +98,10 @@ class CutRounds:
     @cached_property
     def newest(self) -> tuple[Bool[Tensor, " _record"], ...]:
         """Which of each round's records are in no newer round."""
-        seen, newest = torch.zeros(self.records, dtype=torch.bool), []
+        taken, newest = torch.zeros(self.records, dtype=torch.bool), []
         for rows in self.rows:
-            newest.append(~seen[rows])
-            seen[rows] = True
+            newest.append(~taken[rows])
+            taken[rows] = True
         return tuple(newest)
 
     @cached_property
@@ -235,17 +235,17 @@ class CutGuess:
                 joined[entry.name] = torch.cat(values)
         return cls(**joined)
 
-    def take(self, at: Int[Tensor, " chosen"]) -> CutGuess:
+    def take(self, positions: Int[Tensor, " chosen"]) -> CutGuess:
         """Return the guess for some of the records, by their position."""
         chosen = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, tuple):
-                value = tuple(part[at] for part in value)
+                value = tuple(part[positions] for part in value)
             elif isinstance(value, Certified):
-                value = value.take(at)
+                value = value.take(positions)
             elif value is not None:
-                value = value[at]
+                value = value[positions]
             chosen[entry.name] = value
         return CutGuess(**chosen)
 

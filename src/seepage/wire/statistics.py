@@ -123,8 +123,8 @@ class RiskSetMessage:
     def group(self, sums: Sequence[Float[np.ndarray, "entry entry"]], records: int) -> NewtonMessage:
         """Return sums of each iteration as those of a Poisson model, whose weights are exp(x beta), too."""
         steps = [
-            NewtonStep(np.concatenate([[0.0], step.coefficients]), own)
-            for step, own in zip(self.steps, sums, strict=True)
+            NewtonStep(np.concatenate([[0.0], step.coefficients]), information)
+            for step, information in zip(self.steps, sums, strict=True)
         ]
         return NewtonMessage("poisson", self.levels, records, tuple(steps), self.rounded)
 
@@ -298,6 +298,6 @@ def rows_of(
 ) -> Float[np.ndarray, "record _"]:
     """Return design rows: 1, then an entry of 0 or 1 for each level but the first of each column."""
     parts = [np.ones((len(codes), 1))]
-    for i, own in enumerate(levels):
-        parts.append((codes[:, i, None] == np.array(own[1:])[None]).astype(np.float64))
+    for i, column_levels in enumerate(levels):
+        parts.append((codes[:, i, None] == np.array(column_levels[1:])[None]).astype(np.float64))
     return np.concatenate(parts, axis=1)

@@ -38,8 +38,8 @@ class Sent:
 
     def split_by(self, tree: Tree, node: int, number: int) -> bool | None:
         """Return whether all rows of a bin go left at a split on the bin's own column; None at any other split."""
-        here = self.cuts.of(int(tree.column[node]))
-        if not here.start <= number < here.stop:
+        bins = self.cuts.of(int(tree.column[node]))
+        if not bins.start <= number < bins.stop:
             return None
         # Conditions of joint trees are ends of bins; of others, a bin may lie on both sides.
         low, high = self.cuts.interval(number)
@@ -74,15 +74,15 @@ def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
                     codes.append(float(code))
             values.append(Values(np.array(bins, np.int64), np.array(codes), np.ones(len(bins), bool)))
             continue
-        here = sent.cuts.of(block.start)
-        bins, cells, exact = np.arange(here.start, here.stop), [], []
+        bins_of = sent.cuts.of(block.start)
+        bins, cells, exact = np.arange(bins_of.start, bins_of.stop), [], []
         # With fewer bins than allowed each has mostly one value. One that many rows share has the same effect, so that
         # this is no proof.
         single = knowledge.max_bin is not None and len(bins) < knowledge.max_bin
         for number in bins:
             low, high = sent.cuts.interval(int(number))
             ends = max(low, column.low), min(high, column.high)
-            starts = single and number > here.start
+            starts = single and number > bins_of.start
             cell, reach = _number(marginal, *ends, column.integer, high, min(ends) if starts else None)
             cells.append(cell)
             exact.append(reach <= column.tolerance)

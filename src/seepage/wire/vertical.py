@@ -36,7 +36,7 @@ class ActivationView(ABC):
         return self.received.shape[1]
 
     @abstractmethod
-    def of(self, some: slice | Tensor) -> ActivationView:
+    def of(self, records: slice | Tensor) -> ActivationView:
         """Return the view of some of the records."""
 
 
@@ -51,9 +51,9 @@ class SmashedView(ActivationView):
         """Activations, as received."""
         return self.activations
 
-    def of(self, some: slice | Tensor) -> SmashedView:
+    def of(self, records: slice | Tensor) -> SmashedView:
         """Return the view of some of the records."""
-        return replace(self, activations=self.activations[:, some])
+        return replace(self, activations=self.activations[:, records])
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,14 @@ class FeatureView(ActivationView):
     labels: Float[Tensor, "training record"] | None = None
     earlier: FeatureView | None = None
 
-    def of(self, some: slice | Tensor) -> FeatureView:
+    def of(self, records: slice | Tensor) -> FeatureView:
         """Return the view of some of the records."""
-        labels = None if self.labels is None else self.labels[:, some]
+        labels = None if self.labels is None else self.labels[:, records]
         return replace(
-            self, own=self.own[:, some], features=tuple(feature[:, some] for feature in self.features), labels=labels
+            self,
+            own=self.own[:, records],
+            features=tuple(feature[:, records] for feature in self.features),
+            labels=labels,
         )
 
     @property

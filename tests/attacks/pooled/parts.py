@@ -43,7 +43,7 @@ def case(
     sets = parted(population(effect), 1500, 200, 40, seed=1)
     learner = Dense(2, hidden, epochs=8, batch_size=64, learning_rate=0.03)
     learning = PooledLearning(learner, rows)
-    adversary = sets.own if own else None
+    adversary = sets.adversary if own else None
     true = alternating(shares, targets) if truth is None else truth
     seen = learning.train(sets.held, adversary, true, seed=2)
     known = PooledKnowledge(learner, sets.auxiliary, sets.queries.inputs, adversary, rows, shares)

@@ -144,8 +144,8 @@ def test_a_citation_graph_is_read_and_the_secret_word_is_not_shown(tmp_path: Pat
     edges = made.graph.edges.toarray()
     assert (edges == edges.T).all()
     assert set(made.labels.tolist()) == set(range(7))
-    shown = made.seen("word 3", keep=True).features.toarray()
-    hidden = made.seen("word 3", keep=False).features.toarray()
+    shown = made.visible("word 3", keep=True).features.toarray()
+    hidden = made.visible("word 3", keep=False).features.toarray()
     assert (made.marks["word 3"].numpy() == (shown[:, 3] > 0)).all()
     assert (hidden == np.delete(shown, 3, axis=1)).all()
     assert set(cora(tmp_path, classes=2).labels.tolist()) == {0, 1}

@@ -10,7 +10,7 @@ from seepage.attacks.vertical import EqualitySolving
 from seepage.errors import BadInputError
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of, vertical_mlp
-from seepage.papers.uifv.attacks.gradients import GradientMatching, NeuronQuotients, _gradients, _seen
+from seepage.papers.uifv.attacks.gradients import GradientMatching, NeuronQuotients, _gradients, _received
 from seepage.protocols.vertical import Rows, VerticalLearning
 from seepage.registry import attacks
 from seepage.tabular.partition import by_names
@@ -50,7 +50,7 @@ def test_granted_gradients_are_those_of_one_network() -> None:
 
 def test_true_rows_cause_the_granted_gradients() -> None:
     seen, known = granted(records=12, batch_size=4)
-    held = _seen(seen.view, known, "this")
+    held = _received(seen.view, known, "this")
     rows = held.encoder.encode(seen.cells).unflatten(1, (3, 4)).flatten(0, 1)
     for made, wanted in zip(_gradients(held, rows), [*held.by_weights, *held.by_biases], strict=True):
         torch.testing.assert_close(made, wanted, rtol=1e-4, atol=1e-7)

@@ -61,15 +61,15 @@ class GradientMembership:
             order = torch.randint(len(labels[victim]), (self.references,), generator=drawn)
             references = self._clipped(view, knowledge, encoder.encode(rows), labels[victim][order])
             parts = []
-            for some, targets in zip(candidates[victim].split(together), labels[victim].split(together), strict=True):
-                own = self._clipped(view, knowledge, encoder.encode(some), targets)
-                size = own.square().sum(1)
-                products = own @ references.T
+            for group, targets in zip(candidates[victim].split(together), labels[victim].split(together), strict=True):
+                gradients = self._clipped(view, knowledge, encoder.encode(group), targets)
+                size = gradients.square().sum(1)
+                products = gradients @ references.T
                 mean, spread = products.mean(1), products.var(1)
                 noise = (knowledge.defense.noise / scale) ** 2 * size
                 without = (mean, spread / records + noise)
                 among = (mean * (records - 1) / records + size / records, spread * (records - 1) / records**2 + noise)
-                statistic = own @ messages[victim]
+                statistic = gradients @ messages[victim]
                 parts.append(_log_density(statistic, *among) - _log_density(statistic, *without))
             scores.append(torch.cat(parts))
         return torch.stack(scores)
@@ -78,8 +78,8 @@ class GradientMembership:
         self, view: GradientView | UpdateView, knowledge: Knowledge, encoded: Tensor, labels: Tensor
     ) -> Tensor:
         """Return each record's gradient as a row, at the length at which it enters the message."""
-        each = gradient(view.model, encoded[:, None], labels[:, None].to(encoded))
-        rows = torch.cat([part.flatten(1) for part in each.values()], 1).double()
+        gradients = gradient(view.model, encoded[:, None], labels[:, None].to(encoded))
+        rows = torch.cat([part.flatten(1) for part in gradients.values()], 1).double()
         bound = knowledge.defense.record_norm
         if bound is None:
             return rows

@@ -34,8 +34,8 @@ class _Sets(nn.Module):
     def forward(self, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
         sums, described = [], None
         for describe, weight, bias in zip(self.units, weights, biases, strict=True):
-            seen = weight if described is None else weight @ described
-            described = describe(torch.cat([seen, bias[..., None]], dim=2))
+            inputs = weight if described is None else weight @ described
+            described = describe(torch.cat([inputs, bias[..., None]], dim=2))
             sums.append(described.sum(1))
         return self.last(torch.cat(sums, dim=1))
 

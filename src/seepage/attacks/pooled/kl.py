@@ -46,5 +46,5 @@ def divergence(
     """Return the mean over queries of the divergence of each target's answers from each shadow model's."""
     p, q = (side.double().clamp(min=LEAST).flatten(1) for side in (models, targets))
     support = (models.double().flatten(1) > 0).double()
-    own = (support * p * p.log()).sum(1)
-    return (own[:, None] - (support * p) @ q.log().T) / models.shape[1]
+    entropy = (support * p * p.log()).sum(1)
+    return (entropy[:, None] - (support * p) @ q.log().T) / models.shape[1]

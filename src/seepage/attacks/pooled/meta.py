@@ -63,10 +63,10 @@ class Meta:
         worlds = shadows.world(knowledge.shares)[: self.shadows]
         if self.shuffled:
             worlds = shuffled(worlds, seeds[0])
-        seen = shadows.answers[: self.shadows, : self.queries]
+        answers_of_shadows = shadows.answers[: self.shadows, : self.queries]
         answers = view.ask(knowledge.queries[: self.queries])
         halves = None if halves is None else halves[: self.shadows]
-        chances = chances_of(self.features, self.classifier, [seen], worlds, [answers], seeds[0], halves)
+        chances = chances_of(self.features, self.classifier, [answers_of_shadows], worlds, [answers], seeds[0], halves)
         return PropertyGuess(knowledge.shares, chances)
 
 

@@ -1,4 +1,22 @@
-"""Numbers of records of each pattern from sums that noise or rounding blurs: the likeliest ones."""
+"""Numbers of records of each pattern from sums that noise or rounding blurs: the likeliest ones.
+
+Numbers x of patterns are independent and of Poisson distributions around the expected e. The sums v that were sent are
+normal around ``M x``, each in units of its own standard deviation. But for Stirling's formula for x!, the likeliest
+numbers are those with the
+
+    least  sum x log(x / e) - x  +  |M x - v|^2 / 2.
+
+Where its derivative is 0, ``log(x / e) = -M^T (M x - v)``. With ``y = M x - v``, one number for each sum,
+
+    x = e exp(-M^T y)   and   y = M x(y) - v.
+
+The right equation is the zero of the gradient ``v - M x(y) + y`` of ``sum x(y) + y v + |y|^2 / 2``. That is convex, as
+its second derivative ``M diag(x) M^T + 1`` has no eigenvalue below 1, and has as many unknowns as there are sums, where
+there may be thousands of patterns. Newton's method, with steps that are halved until they go down enough, finds its
+only minimum.
+
+A sum that was rounded to steps of r is evenly spread over r, whose deviation is ``r / sqrt(12)``.
+"""
 
 from __future__ import annotations
 
@@ -88,13 +106,13 @@ def _records(
     """Return whole records of patterns in ascending order, which have an outcome as a further column or none."""
     places, repeats = np.unique(patterns[:, : len(levels)], axis=0, return_counts=True)
     ends = np.cumsum(repeats)[:-1]
-    own = np.split(numbers, ends)
-    whole = to_total(np.array([part.sum() for part in own]), total)
+    by_pattern = np.split(numbers, ends)
+    whole = to_total(np.array([part.sum() for part in by_pattern]), total)
     rows = np.repeat(places, whole, axis=0)
     codes = [np.array(own_levels)[rows[:, i]] for i, own_levels in enumerate(levels)]
     outcomes = np.full(len(rows), np.nan)
     if patterns.shape[1] > len(levels):
-        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(own, whole, strict=True)])
+        shared = np.concatenate([to_total(part, int(count)) for part, count in zip(by_pattern, whole, strict=True)])
         outcomes = np.repeat(patterns[:, -1], shared).astype(float)
     return BlurredRecords(np.stack(codes, axis=1).astype(float), outcomes, len(places))
 
@@ -181,11 +199,11 @@ def poisson_mode(matrix: Matrix, values: Vector, expected: Vector) -> Vector:
         values = rotation.T @ values
     missed = np.zeros(len(values))
 
-    def numbers(at: Vector) -> Vector:
-        return expected * np.exp(np.clip(-(at @ matrix), -50.0, 50.0))
+    def numbers(multipliers: Vector) -> Vector:
+        return expected * np.exp(np.clip(-(multipliers @ matrix), -50.0, 50.0))
 
-    def height(at: Vector) -> float:
-        return float(numbers(at).sum() + at @ values + at @ at / 2)
+    def height(multipliers: Vector) -> float:
+        return float(numbers(multipliers).sum() + multipliers @ values + multipliers @ multipliers / 2)
 
     for _ in range(_STEPS):
         now = numbers(missed)

@@ -43,7 +43,7 @@ class Differencing:
     def _read(self, message: TablesMessage, knowledge: StatisticsKnowledge, seed: int) -> ReadMessage:
         schema, statistics = knowledge.schema, knowledge.statistics
         width = len(schema.columns)
-        prior = [np.asarray(own.probabilities) for own in (*statistics.marginals, statistics.target)]
+        prior = [np.asarray(marginal.probabilities) for marginal in (*statistics.marginals, statistics.target)]
         wide, narrow = message.totals(schema, labels=True), message.totals(schema)
         try:
             whole = solve(wide, self.seconds, prior)
@@ -56,8 +56,8 @@ class Differencing:
         rows = whole.rows(message.levels, message.changed)
         cells, labels = rows[:, :-1].copy(), rows[:, -1].copy()
         proofs = [
-            kernel.certify_counts(sent, torch.from_numpy(own), *solved.evidence)
-            for sent, own, solved in ((narrow, cells, alone), (wide, rows, whole))
+            kernel.certify_counts(sent, torch.from_numpy(codes), *solved.evidence)
+            for sent, codes, solved in ((narrow, cells, alone), (wide, rows, whole))
         ]
         # A record that is proved with its outcome is proved.
         best = max(proofs, key=lambda proof: int(proof.cells[:, :width].all(1).sum()))

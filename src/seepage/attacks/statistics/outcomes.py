@@ -40,10 +40,10 @@ def outcomes_of(message: NewtonMessage, schema: Schema, solved: SolvedCounts) ->
     if not solved.fits or len(expected) > _MOST:
         return _dealt(expected.reshape(-1, width), counts)
     system_of_sums = kernel.equations(sent, whole)
-    each = np.kron(np.eye(len(there)), np.ones(width))
+    of_patterns = np.kron(np.eye(len(there)), np.ones(width))
     exact = np.full(len(there), 1e-9)
     system = WholeNumbers(
-        np.concatenate([system_of_sums.matrix.numpy(), each]),
+        np.concatenate([system_of_sums.matrix.numpy(), of_patterns]),
         np.concatenate([system_of_sums.values.numpy(), counts]),
         np.concatenate([np.maximum(system_of_sums.slack.numpy(), 1e-9), exact]),
         np.zeros(len(expected)),
@@ -92,5 +92,5 @@ def _whole(directions: OrthogonalEquations, expected: np.ndarray) -> np.ndarray:
 def _dealt(numbers: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return outcomes of the records of each pattern, whole numbers of each by largest remainders."""
     dealt = [to_total(shares, int(count)) for shares, count in zip(numbers, counts, strict=True)]
-    codes = [np.repeat(np.arange(len(own)), own) for own in dealt]
+    codes = [np.repeat(np.arange(len(repeats)), repeats) for repeats in dealt]
     return np.concatenate(codes) if codes else np.zeros(0, dtype=int)

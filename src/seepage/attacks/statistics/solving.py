@@ -1,4 +1,16 @@
-"""Numbers of records of each pattern from a site's sums, which are linear in them."""
+"""Numbers of records of each pattern from a site's sums, which are linear in them.
+
+A pattern is one level of each column. A sum over records of any function f of a record's cells, such as an entry of an
+information matrix ``x x^T w(x)`` at known coefficients or a cell of a table, is one over patterns,
+
+    sum_i f(x_i) = sum_p n_p f(p),
+
+with n_p the number of records of pattern p: whole numbers from 0 up to a bound that tables give. Most of them are 0 and
+none is negative, so that fewer sums than patterns may determine them. Least squares without negatives in orthogonal
+directions of the equations (``solve.directions``) come first, then integer programs. Multipliers of the equations then
+say which numbers follow (``solve.multipliers``), for the kernel to prove. Where many numbers have the sums, those
+nearest to the table of largest entropy are guessed.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +68,7 @@ class SolvedCounts:
 
     def rows(self, levels: Sequence[Sequence[int]], records: int) -> Float[np.ndarray, "record column"]:
         """Return the codes of each record, NaN where numbers add up to fewer; an outcome is a further column."""
-        codes = [np.array(own)[self.patterns[:, i]] for i, own in enumerate(levels)]
+        codes = [np.array(codes_of_column)[self.patterns[:, i]] for i, codes_of_column in enumerate(levels)]
         codes += [self.patterns[:, i] for i in range(len(levels), self.patterns.shape[1])]
         rows = np.repeat(np.stack(codes, axis=1), self.counts.astype(int), axis=0)[:records]
         cells = np.full((records, rows.shape[1]), np.nan)

@@ -86,11 +86,11 @@ class Anchor:
         self, sent: Sent, column: int, knowledge: TreesKnowledge, most: int = _MOST_IN_A_BIN
     ) -> tuple[list[Path], dict[int, int]]:
         """Return the paths that are read in the bins of a column, and the number of records in each other bin."""
-        here = sent.cuts.of(column)
-        counts = to_total(sent.counts[here], knowledge.batch_size)
+        bins = sent.cuts.of(column)
+        counts = to_total(sent.counts[bins], knowledge.batch_size)
         paths: list[Path] = []
         rest: dict[int, int] = {}
-        for number, count in zip(range(here.start, here.stop), counts.tolist(), strict=True):
+        for number, count in zip(range(bins.start, bins.stop), counts.tolist(), strict=True):
             if not count:
                 continue
             read = None if knowledge.noise or count > most else paths_of_bin(sent, number, count)
@@ -141,11 +141,11 @@ def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
     """Return paths with those that another column's bins show more often."""
     # A record is in one bin of every column, so that a path is there at least as often as one column shows it.
     counts = Counter(path.key for path in paths)
-    seen: Counter[bytes] = Counter()
+    reached: Counter[bytes] = Counter()
     added = []
     for path in further:
         if path.alone:
-            seen[path.key] += 1
-            if seen[path.key] > counts[path.key]:
+            reached[path.key] += 1
+            if reached[path.key] > counts[path.key]:
                 added.append(path)
     return [*paths, *added]

@@ -47,28 +47,28 @@ def _orders(
     """Return the place of each bin among those of each node of a tree; the root is the measure if nothing predicts."""
     orders = np.tile(np.arange(int(message.starts[-1])), (len(tree.parents), 1))
     for column in range(len(message.starts) - 1):
-        here = message.of(column)
-        sums = tree.sums[:, here]
-        predicted = [_predicted(tree, node, shares, here) for node in range(len(tree.parents))]
-        own = np.tile(np.arange(here.stop - here.start), (len(tree.parents), 1))
+        bins = message.of(column)
+        sums = tree.sums[:, bins]
+        predicted = [_predicted(tree, node, shares, bins) for node in range(len(tree.parents))]
+        numbering = np.tile(np.arange(bins.stop - bins.start), (len(tree.parents), 1))
         for node, parent in enumerate(tree.parents):
             hint = predicted[node]
             if parent < 0 and hint is not None:
-                own[node] = linear_sum_assignment(_distances(hint, sums[node]))[1]
+                numbering[node] = linear_sum_assignment(_distances(hint, sums[node]))[1]
             children = np.flatnonzero(tree.parents == node)
             if len(children) == 2:
                 left, right = (int(child) for child in children)
-                pair = _children(sums[node][own[node]], sums[left], sums[right], predicted[left])
-                own[left], own[right] = pair
-        orders[:, here] = own + here.start
+                pair = _children(sums[node][numbering[node]], sums[left], sums[right], predicted[left])
+                numbering[left], numbering[right] = pair
+        orders[:, bins] = numbering + bins.start
     return orders
 
 
-def _predicted(tree: TreeSums, node: int, shares: Float[np.ndarray, "row every"] | None, here: slice) -> _Sums | None:
+def _predicted(tree: TreeSums, node: int, shares: Float[np.ndarray, "row every"] | None, bins: slice) -> _Sums | None:
     if shares is None:
         return None
     members = tree.members[node]
-    return shares[members, here].T @ tree.gradients[members]
+    return shares[members, bins].T @ tree.gradients[members]
 
 
 def _children(
@@ -80,12 +80,12 @@ def _children(
     cost = np.where(miss > _SAME, _OTHER + miss, 0.0)
     if hint is not None:
         cost = cost + _distances(hint, left)
-    own = linear_sum_assignment(cost)[1]
-    return own, linear_sum_assignment(_distances(parent - left[own], right))[1]
+    matched = linear_sum_assignment(cost)[1]
+    return matched, linear_sum_assignment(_distances(parent - left[matched], right))[1]
 
 
-def _distances(some: _Sums, others: Float[np.ndarray, "other 2"]) -> Float[np.ndarray, "bin other"]:
-    return np.linalg.norm(some[:, None] - others, axis=-1)
+def _distances(sums: _Sums, others: Float[np.ndarray, "other 2"]) -> Float[np.ndarray, "bin other"]:
+    return np.linalg.norm(sums[:, None] - others, axis=-1)
 
 
 def _renumbered(message: SumsMessage, tree: TreeSums, orders: Int[np.ndarray, "node every"]) -> TreeSums:

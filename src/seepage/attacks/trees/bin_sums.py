@@ -69,12 +69,12 @@ class BinSums:
         noise = float(names.get("histogram_noise", {}).get("deviation", 0.0))
         shuffled = "shuffled_bins" in names
         if names.get("shuffled_bins", {}).get("renumbered", False):
-            message = linked(message, lambda some: self._shares(some, records, noise))
+            message = linked(message, lambda sent: self._shares(sent, records, noise))
         equations = _BinEquations(message, records, noise)
         columns = []
         for position, (column, marginal) in enumerate(zip(knowledge.schema.columns, knowledge.marginals, strict=True)):
-            here = message.of(position)
-            sums, allowed = equations.sums[:, here], _allowed(message, position, records)
+            bins = message.of(position)
+            sums, allowed = equations.sums[:, bins], _allowed(message, position, records)
             if not isinstance(column, Discrete):
                 if shuffled:
                     order = _order(message, position)
@@ -170,8 +170,8 @@ def _first_shares(equations: _BinEquations, sums: _Sums, allowed: _Allowed) -> _
 
 def _allowed(message: SumsMessage, position: int, records: int) -> _Allowed:
     """Return the bins that the splits on a column leave each row."""
-    here = message.of(position)
-    allowed = np.ones((records, here.stop - here.start), dtype=bool)
+    bins = message.of(position)
+    allowed = np.ones((records, bins.stop - bins.start), dtype=bool)
     for tree in message.trees:
         for split in tree.splits:
             if split.column == position:
@@ -182,8 +182,8 @@ def _allowed(message: SumsMessage, position: int, records: int) -> _Allowed:
 
 def _order(message: SumsMessage, position: int) -> Int[np.ndarray, " bin"]:
     """Return the bins of a number in their order: the lower, the more splits send them left."""
-    here = message.of(position)
-    lefts = np.zeros(here.stop - here.start)
+    bins = message.of(position)
+    lefts = np.zeros(bins.stop - bins.start)
     for tree in message.trees:
         for split in tree.splits:
             if split.column == position:

@@ -3,6 +3,18 @@
 The sums of a bin are those of the derivatives of the records in it, node by node. With the paths known these are linear
 equations with whole numbers as unknowns: how many records of each path lie in the bin. Splits on a path bound its
 records' cells as well.
+
+For a column, let ``n_pb`` be the number of records of path p in its bin b, and ``(g_pt, h_pt)`` the derivatives of one
+of them in tree t. For each tree, each node v below which no sums were sent, and each bin,
+
+    sum of n_pb (g_pt, h_pt) over the paths p that end in v = S_tvb,   up to roundings,
+    sum_b n_pb = the records of path p,   sum_p n_pb = the records of bin b.
+
+The matrix of the first line has no b in it: it is the same for all columns and bins, so that its inverse is computed
+once (``WholeNumbers`` with a column for each bin). Records of a bin whose paths were not read stand as one further
+path, with the mean of their derivatives, which is what the bin's sums are over their number. Paths whose numbers are
+all sure leave the equations, and the inverse of the others is taken again, until nothing becomes sure. What is open
+then is dealt out by the estimate of the inverse, as many as each value still has.
 """
 
 from __future__ import annotations
@@ -88,10 +100,10 @@ def solve(
     records_of_paths = np.split(np.argsort(alike.of_record, kind="stable"), np.cumsum(alike.number)[:-1])
     for column, value in enumerate(values):
         counts = _column(sent, alike, equations, value, read_in)
-        for here, counted in zip(records_of_paths, counts, strict=True):
+        for places, counted in zip(records_of_paths, counts, strict=True):
             dealt = np.repeat(np.arange(len(counted)), counted)
             generator.shuffle(dealt)
-            cells[here, column] = value.cells[dealt]
+            cells[places, column] = value.cells[dealt]
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
     nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None
@@ -112,18 +124,18 @@ class _Equations:
             for node, place in sent.place[t].items():
                 if tree.left[node] >= 0 and int(tree.left[node]) in sent.place[t]:
                     continue
-                here = np.flatnonzero(alike.nodes[t] == node)
+                members = np.flatnonzero(alike.nodes[t] == node)
                 received = sent.message.sums[t][place]
                 row = np.zeros((2, len(alike.number)))
-                row[:, here] = gradients[here].T
+                row[:, members] = gradients[members].T
                 sums_of_rest = received[of_bins].T
                 if alike.bins == (LEFT,):
                     together = received[sent.cuts.of(0)].sum(0)
-                    sums_of_rest = (together - alike.number[here] @ gradients[here])[:, None]
+                    sums_of_rest = (together - alike.number[members] @ gradients[members])[:, None]
                 row[:, alike.paths :] = sums_of_rest / alike.number[alike.paths :]
                 rows.append(row)
                 sums.append(received.T)
-                error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[here].sum()))
+                error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[members].sum()))
                 errors += [error, error]
                 self.nodes.append((2 * len(rows) - 2, 2 * len(rows) - 1))
         self.matrix = np.concatenate(rows)

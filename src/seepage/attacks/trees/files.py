@@ -66,11 +66,11 @@ class Thresholds:
         """Return the values by column; no records are guessed."""
         listed = []
         for message in view.messages:
-            own = [message.forest.trees[position] for position in message.own]
+            trees = [message.forest.trees[position] for position in message.own]
             by_column = {}
             for column, block in zip(knowledge.schema.columns, knowledge.schema.blocks, strict=True):
                 if not isinstance(column, Discrete):
-                    values = [t.condition[(t.left >= 0) & (t.column == block.start)] for t in own]
+                    values = [t.condition[(t.left >= 0) & (t.column == block.start)] for t in trees]
                     thresholds = np.unique(np.concatenate(values)).astype(np.float64)
                     # The end of the last bin lies beyond all values.
                     by_column[column.name] = thresholds[(thresholds >= column.low) & (thresholds <= column.high)]

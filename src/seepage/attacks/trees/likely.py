@@ -78,11 +78,11 @@ def likely_paths(sent: Sent, column: int, records: int, noise: float) -> tuple[l
         return None
     last = len(forest.rounds) - 1
     ends = {p: _Ends.of(sent, p, r == last) for r in range(last + 1) for p in forest.of_round(r)}
-    here = sent.cuts.of(column)
-    counts = to_total(sent.counts[here], records)
+    bins = sent.cuts.of(column)
+    counts = to_total(sent.counts[bins], records)
     read: dict[int, dict[int, _Readings | None]] = {}
     rest: dict[int, int] = {}
-    for number, whole in zip(range(here.start, here.stop), counts.tolist(), strict=True):
+    for number, whole in zip(range(bins.start, bins.stop), counts.tolist(), strict=True):
         low, high = max(0, int(np.ceil(sent.counts[number] - off))), int(sent.counts[number] + off)
         if low > _MOST:
             if whole:
@@ -90,7 +90,7 @@ def likely_paths(sent: Sent, column: int, records: int, noise: float) -> tuple[l
             continue
         few = range(low, max(low, min(high, _MOST)) + 1)
         read[number] = {count: _readings(sent, ends, number, count) if count else None for count in few}
-    chosen = {number: min(each) for number, each in read.items()}
+    chosen = {number: min(by_count) for number, by_count in read.items()}
     # One record more at a time, where it is likeliest.
     for _ in range(records - sum(rest.values()) - sum(chosen.values())):
         gains = {n: _height(read[n][c + 1]) - _height(read[n][c]) for n, c in chosen.items() if c + 1 in read[n]}
@@ -135,8 +135,8 @@ def _readings(sent: Sent, ends: dict[int, _Ends], number: int, records: int) -> 
         origin = np.arange(len(margins))
         for position in forest.of_round(round_number):
             tree = forest.trees[position]
-            own = derivatives[origin][:, :, tree.output]
-            readings, alike, origins = _through(sent, ends[position], position, number, readings, alike, own)
+            of_output = derivatives[origin][:, :, tree.output]
+            readings, alike, origins = _through(sent, ends[position], position, number, readings, alike, of_output)
             origin = origin[origins]
     return readings
 
@@ -148,26 +148,26 @@ def _through(
     number: int,
     readings: _Readings,
     alike: np.ndarray,
-    own: Float[np.ndarray, "reading record 2"],
+    derivatives: Float[np.ndarray, "reading record 2"],
 ) -> tuple[_Readings, np.ndarray, Int[np.ndarray, " chosen"]]:
     """Return the likeliest readings after one more tree, and which reading before each comes from."""
     tree = sent.forest.trees[position]
     shared = ends.passed @ ends.passed.T
     sums = ends.passed @ sent.message.sums[position][:, number]
     barred = _barred(sent, tree, ends, number)
-    twice, origins = readings.twice, np.arange(len(own))
-    chosen = np.zeros((len(own), 0), dtype=np.int64)
-    for i in range(own.shape[1]):
-        here = own[origins]
-        added = np.square(here[:, i]).sum(1)[:, None] * shared.diagonal() - 2 * here[:, i] @ sums.T
+    twice, origins = readings.twice, np.arange(len(derivatives))
+    chosen = np.zeros((len(derivatives), 0), dtype=np.int64)
+    for i in range(derivatives.shape[1]):
+        parents = derivatives[origins]
+        added = np.square(parents[:, i]).sum(1)[:, None] * shared.diagonal() - 2 * parents[:, i] @ sums.T
         for j in range(i):
-            added += 2 * (here[:, i] * here[:, j]).sum(1)[:, None] * shared[chosen[:, j]]
+            added += 2 * (parents[:, i] * parents[:, j]).sum(1)[:, None] * shared[chosen[:, j]]
         added[:, barred] = np.inf
         if i:
             again = alike[origins, i - 1]
             added[again[:, None] & (np.arange(len(ends.nodes)) < chosen[:, -1:])] = np.inf
         total = (twice[:, None] + added).ravel()
-        most = min(_READINGS * (1 + (i + 1 < own.shape[1])), total.size)
+        most = min(_READINGS * (1 + (i + 1 < derivatives.shape[1])), total.size)
         best = np.argpartition(total, most - 1)[:most]
         best = best[np.isfinite(total[best])]
         best = best[np.argsort(total[best], kind="stable")]
@@ -177,7 +177,7 @@ def _through(
     margins, nodes, gradients = readings.margins[origins], readings.nodes[origins], readings.gradients[origins]
     margins[:, :, tree.output] += ends.weights[chosen]
     nodes[:, :, position] = ends.nodes[chosen]
-    gradients[:, :, position] = own[origins]
+    gradients[:, :, position] = derivatives[origins]
     return (
         _Readings(readings.labels[origins], margins, nodes, gradients, twice),
         alike[origins] & (chosen[:, 1:] == chosen[:, :-1]),

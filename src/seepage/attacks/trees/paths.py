@@ -3,6 +3,25 @@
 A record's derivatives follow from its label and from the leaves that it reached before. So the few records in a bin
 have few possible sums: which of them go left at a split is the one choice whose derivatives add up to the sum of the
 left child. Tree by tree this gives the leaves of every record in the bin, and with them its derivatives everywhere.
+
+With two classes a record of label y has in each tree of a round (Chen and Guestrin, KDD 2016, as xgboost computes them)
+
+    g = p - y,   h = p (1 - p),   p the chance by its margin, the sum of the leaves that it reached in earlier rounds.
+
+**Labels.** In the first round all records have the same p. So the n records of a bin have the sum ``n p - sum(y)`` of g
+at the root, which says how many of them have label 1; of several classes, each has an output that says it.
+
+**Splits.** Records of a bin with equal labels and margins have equal derivatives, so that only their number on either
+side counts. The numbers ``k_c`` of each such class c that go left have
+
+    sum_c k_c (g_c, h_c) = (G, H) of the left child,   0 <= k_c <= n_c,
+
+up to the roundings of single precision. All solutions are listed (``solve.choices``). What goes right has the
+difference, and needs no test. At a split on the bin's own column that does not cut the bin, all go the same way.
+
+**Several solutions** are followed side by side. A wrong one gives some record wrong margins, and with them derivatives
+in the next round that do not add up there. Nothing is taken where too many remain: a solution that is dropped unseen
+is not excluded. A reading is ``alone`` where all that remain have the same paths.
 """
 
 from __future__ import annotations
@@ -126,16 +145,16 @@ def _first_values(sent: Sent, number: int, records: int) -> list[Float[np.ndarra
     sums = sent.message.sums[tree_number][:, number]
     start = float(sent.forest.intercept[0])
     values: list[float] = []
-    for node, here in place.items():
+    for node, position in place.items():
         children = (int(tree.left[node]), int(tree.right[node]))
         if tree.left[node] >= 0 and children[0] in place:
             continue
-        count = round(float(sums[here, 1]))
+        count = round(float(sums[position, 1]))
         if count > 1:
             return None
         if count == 1:
             # Targets are held in single precision.
-            values.append(float(np.float32(start - sums[here, 0])))
+            values.append(float(np.float32(start - sums[position, 0])))
     return [np.array(values)] if len(values) == records else None
 
 
@@ -144,10 +163,10 @@ def _allowed(records: int, margins: Float32[np.ndarray, "record output"], forest
     return DERIVATIVE_ERROR * scale * max(1, records)
 
 
-def _classes(state: _State, some: Sequence[int]) -> list[list[int]]:
+def _classes(state: _State, records: Sequence[int]) -> list[list[int]]:
     """Return groups of records with the same margins and labels so far."""
     groups: dict[bytes, list[int]] = {}
-    for i in some:
+    for i in records:
         groups.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)
     return list(groups.values())
 
@@ -159,11 +178,11 @@ def _through(sent: Sent, state: _State, round_number: int, number: int) -> list[
     ways = [state]
     for position in forest.of_round(round_number):
         tree = forest.trees[position]
-        own = gradients[:, tree.output]
+        of_output = gradients[:, tree.output]
         after = []
-        for way in ways:
-            for nodes in _nodes(sent, way, position, number, own):
-                after.append(replace(way, nodes=(*way.nodes, nodes), gradients=(*way.gradients, own)))
+        for reading in ways:
+            for nodes in _nodes(sent, reading, position, number, of_output):
+                after.append(replace(reading, nodes=(*reading.nodes, nodes), gradients=(*reading.gradients, of_output)))
         ways = _followed(after)
     return ways
 
@@ -179,7 +198,7 @@ def _nodes(
     total = gradients.sum(0)
     if abs(total[0] - sums[place[0]][0]) > error or abs(total[1] - sums[place[0]][1]) > error:
         return []
-    own = gradients.tolist()
+    derivatives = gradients.tolist()
     ways: list[tuple[list[int], dict[int, list[int]]]] = [([0] * records, {0: list(range(records))})]
     for node in place:
         left, right = int(tree.left[node]), int(tree.right[node])
@@ -188,37 +207,42 @@ def _nodes(
         side = sent.split_by(tree, node, number)
         sent_left = sums[place[left]]
         after = []
-        for nodes, here in ways:
-            some = here.get(node)
-            if not some:
-                after.append((nodes, here))
+        for nodes, members in ways:
+            inside = members.get(node)
+            if not inside:
+                after.append((nodes, members))
                 continue
-            for going in _going_left(state, some, sent_left, side, own, error):
+            for going in _going_left(state, inside, sent_left, side, derivatives, error):
                 chosen = list(nodes)
-                staying = [i for i in some if i not in going]
+                staying = [i for i in inside if i not in going]
                 for i in going:
                     chosen[i] = left
                 for i in staying:
                     chosen[i] = right
-                after.append((chosen, {**here, left: going, right: staying}))
+                after.append((chosen, {**members, left: going, right: staying}))
         ways = _followed(after)
     return [tuple(nodes) for nodes, _ in ways]
 
 
 def _going_left(
-    state: _State, some: list[int], sums: list[float], side: bool | None, own: list[list[float]], error: float
+    state: _State,
+    records: list[int],
+    sums: list[float],
+    side: bool | None,
+    derivatives: list[list[float]],
+    error: float,
 ) -> list[list[int]]:
     """Return the records that go left at a split, in every way that the left child's sums allow."""
-    if side is not None or len(some) == 1:
+    if side is not None or len(records) == 1:
         none, all_left = abs(sums[0]) <= error and abs(sums[1]) <= error, True
         for s in range(2):
-            all_left = all_left and abs(sums[s] - sum(own[i][s] for i in some)) <= error
+            all_left = all_left and abs(sums[s] - sum(derivatives[i][s] for i in records)) <= error
         if side is not None:
-            return [some] if side and all_left else [[]] if not side and none else []
+            return [records] if side and all_left else [[]] if not side and none else []
         # Where second derivatives vanish, one record may be on either side.
-        return ([some] if all_left else []) + ([[]] if none else [])
-    classes = _classes(state, some)
-    options = [np.arange(len(alike) + 1)[:, None] * np.array(own[alike[0]]) for alike in classes]
+        return ([records] if all_left else []) + ([[]] if none else [])
+    classes = _classes(state, records)
+    options = [np.arange(len(alike) + 1)[:, None] * np.array(derivatives[alike[0]]) for alike in classes]
     solutions = choices(options, np.array(sums), error)
     if solutions is None:
         raise _TooManyReadingsError
@@ -241,15 +265,15 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
             raise _TooManyReadingsError
         open_leaves.append(list(itertools.product(*leaves)))
     margins = []
-    for i, each in enumerate(open_leaves):
-        options = np.repeat(state.margins[i][None], len(each), axis=0)
-        for option, leaves in enumerate(each):
+    for i, combinations in enumerate(open_leaves):
+        options = np.repeat(state.margins[i][None], len(combinations), axis=0)
+        for option, leaves in enumerate(combinations):
             for position, leaf in zip(before, leaves, strict=True):
                 tree = forest.trees[position]
                 options[option, tree.output] += tree.condition[leaf]
         margins.append(options)
     chosen = [(0,) * records]
-    if any(len(each) > 1 for each in open_leaves):
+    if any(len(listed) > 1 for listed in open_leaves):
         values = [
             forest.gradients(margin, np.full(len(margin), state.labels[i])).astype(np.float64).reshape(len(margin), -1)
             for i, margin in enumerate(margins)

@@ -2,6 +2,22 @@
 
 Which leaves a record reaches, and with them its derivatives in every tree, follow from its cells in the columns of the
 splits and from its label. So every sum is linear in the numbers of records of each pattern, whatever a bin holds.
+
+With ``c_q`` the number of records of pattern and label q, and ``(g_q, h_q)`` their derivatives in a tree, the sums of
+a node and a group of bins (those of a column that no split tells apart) are
+
+    S = sum of c_q (g_q, h_q) over all q in the group that reach the node.
+
+The derivatives are known round by round: the leaves of a pattern give its margin in the next one. A regression's first
+derivative holds the unknown target; there the second ones alone are used, which count records.
+
+**Fewer unknowns.** A group without records at a node, of which h sums to 0, excludes all patterns that come through it.
+Patterns grow column by column, and those excluded are not grown.
+
+**Fewer equations.** There are as many sums as nodes times bins, far more than are needed. Each is added to one of a few
+equations, chosen at random and with a random sign (a sparse random projection, as in the count sketch of Charikar, Chen
+and Farach-Colton 2002). The true numbers solve these, too. Since they are sparse and not negative, a few equations for
+each record suffice as a rule; they are taken only where they have the total and the equations once made whole.
 """
 
 from __future__ import annotations
@@ -64,8 +80,8 @@ class _Patterns:
         self.first = np.cumsum([0, *map(len, self.members)])
         group = np.full(sent.cuts.bins, -1)
         for column, first, members in zip(self.columns, self.first, self.members, strict=False):
-            for i, some in enumerate(members):
-                group[values[column].bins[some]] = first + i
+            for i, cells in enumerate(members):
+                group[values[column].bins[cells]] = first + i
         used = np.flatnonzero(group >= 0)
         self.sums = []
         for sums in sent.message.sums:
@@ -103,7 +119,7 @@ class _Patterns:
         if int(whole.sum()) != records or np.abs(matrix @ whole - sums).max() > _OFF:
             return None
         which = np.repeat(np.arange(len(whole)), whole)
-        own, classes = places[which % len(places)], which // len(places)
+        drawn, classes = places[which % len(places)], which // len(places)
         if forest.labels is None:
             guess = Solved(np.empty((records, len(self.values))), np.full(records, np.nan), None, records)
         else:
@@ -113,7 +129,7 @@ class _Patterns:
             ]
             guess = solve(self.sent, paths, {}, self.values, seed)
         for i, (column, members) in enumerate(zip(self.columns, self.members, strict=True)):
-            single = np.array([some[0] if len(some) == 1 else -1 for some in members])[own[:, i]]
+            single = np.array([cells[0] if len(cells) == 1 else -1 for cells in members])[drawn[:, i]]
             guess.cells[single >= 0, column] = self.values[column].cells[single[single >= 0]]
         return guess
 
@@ -122,7 +138,7 @@ class _Patterns:
         rows = np.zeros((len(places), self.sent.cuts.columns), dtype=np.float32)
         for i in range(places.shape[1]):
             value, block = self.values[self.columns[i]], self.schema.blocks[self.columns[i]]
-            shown = value.bins[[some[0] for some in self.members[i]]]
+            shown = value.bins[[cells[0] for cells in self.members[i]]]
             if block.stop - block.start > 1:
                 encoded = self.sent.cuts.column_of(shown)
                 rows[np.arange(len(rows)), encoded[places[:, i]]] = 1
@@ -145,8 +161,8 @@ class _Patterns:
             known[column] = True
             rows = self._rows(places)
             for t in range(min(_PRUNING, len(self.sent.forest.trees))):
-                some = self._filled(rows, places + self.first[: places.shape[1]], known, t)
-                places, rows = places[some], rows[some]
+                filled = self._filled(rows, places + self.first[: places.shape[1]], known, t)
+                places, rows = places[filled], rows[filled]
         return places
 
     def _filled(
@@ -167,9 +183,11 @@ class _Patterns:
             fits = filled[place[node[going]][:, None], groups[going]].all(1)
             possible[going] = fits
             going = going[fits]
-            at = node[going]
-            child = np.where(rows[going, tree.column[at]] < tree.condition[at], tree.left[at], tree.right[at])
-            goes = (tree.left[at] >= 0) & known[self.column_of[tree.column[at]]]
+            parents = node[going]
+            child = np.where(
+                rows[going, tree.column[parents]] < tree.condition[parents], tree.left[parents], tree.right[parents]
+            )
+            goes = (tree.left[parents] >= 0) & known[self.column_of[tree.column[parents]]]
             goes &= place[np.maximum(child, 0)] >= 0
             going = going[goes]
             node[going] = child[goes]
@@ -208,14 +226,14 @@ class _Patterns:
                 tree = forest.trees[t]
                 nodes[:, t], shown[:, t] = tree.leaf_of(rows), derivatives[:, tree.output]
                 finest = self._places(t)[self.sent.deepest(t)]
-                at = np.tile(finest[nodes[:, t]], labels)
+                ends = np.tile(finest[nodes[:, t]], labels)
                 size = len(message.nodes[t]), int(self.first[-1])
-                here = np.unique(finest[tree.leaves])
+                leaves = np.unique(finest[tree.leaves])
                 # A regression's first derivatives hold targets; its second ones are counts.
                 for kind in (1,) if forest.labels is None else (0, 1):
                     equation, sign = generator.integers(0, equations, size), generator.choice([-1.0, 1.0], size)
                     for group in groups.T:
-                        matrix[equation[at, group], np.arange(unknowns)] += sign[at, group] * shown[:, t, kind]
-                    np.add.at(sums, equation[here], sign[here] * self.sums[t][here, :, kind])
+                        matrix[equation[ends, group], np.arange(unknowns)] += sign[ends, group] * shown[:, t, kind]
+                    np.add.at(sums, equation[leaves], sign[leaves] * self.sums[t][leaves, :, kind])
                 margins[:, tree.output] += tree.condition[nodes[:, t]]
         return matrix, sums, nodes, shown

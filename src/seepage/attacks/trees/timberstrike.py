@@ -64,15 +64,15 @@ class TimberStrike:
 
     def _rows(self, message: FileMessage, knowledge: TreesKnowledge) -> _Rows:
         forest = message.forest
-        own = [forest.trees[position] for position in message.own]
+        trees = [forest.trees[position] for position in message.own]
         sums = sums_of(message, knowledge)
-        rows = _first(message, own[0], sums[0], knowledge)
+        rows = _first(message, trees[0], sums[0], knowledge)
         if forest.labels != 2:
             return rows
-        for number in range(1, min(self.trees, len(own))):
+        for number in range(1, min(self.trees, len(trees))):
             for position in range(message.own[number - 1] + 1, message.before[number]):
                 rows = rows.moved(forest.trees[position])
-            tree, hessian = own[number], sums[number][own[number].leaves]
+            tree, hessian = trees[number], sums[number][trees[number].leaves]
             if not np.isfinite(hessian).all():
                 break
             weight = tree.condition[tree.leaves].astype(np.float64) / knowledge.learning_rate
@@ -101,21 +101,21 @@ class TimberStrike:
         if not possible[first].any(1).all():
             return None
         variables = np.arange(len(kinds))
-        each = csr_array((np.ones(len(kinds)), (kinds, variables)), shape=(len(first), len(kinds)))
+        by_kind = csr_array((np.ones(len(kinds)), (kinds, variables)), shape=(len(first), len(kinds)))
         derivatives, shape = gradients[first][kinds], (len(leaves), len(kinds))
         sums = [(csr_array((derivatives[:, s], (targets, variables)), shape=shape), leaves[:, s]) for s in range(2)]
-        limits, options = [(each, number, number)], {"node_limit": self.nodes, "mip_rel_gap": 1e-3}
+        limits, options = [(by_kind, number, number)], {"node_limit": self.nodes, "mip_rel_gap": 1e-3}
         solved = cheapest(np.zeros(len(kinds)), number[kinds].astype(float), limits, sums, options)
         if solved is None:
             return None
         numbers = solved.astype(np.int64)
         assigned = np.full(len(alike), -1)
         for kind in range(len(first)):
-            here = np.flatnonzero(alike == kind)
-            own = kinds == kind
-            dealt = np.repeat(targets[own], numbers[own])[: len(here)]
-            assigned[here[: len(dealt)]] = dealt
-            assigned[here[len(dealt) :]] = targets[own][0]
+            members = np.flatnonzero(alike == kind)
+            same = kinds == kind
+            dealt = np.repeat(targets[same], numbers[same])[: len(members)]
+            assigned[members[: len(dealt)]] = dealt
+            assigned[members[len(dealt) :]] = targets[same][0]
         return assigned
 
 
@@ -164,8 +164,8 @@ def _first(message: FileMessage, tree: Tree, sums: Float[np.ndarray, " node"], k
         counts = to_total(counted[0].ravel(), knowledge.batch_size).reshape(counted[0].shape)
     else:
         # Without counts rows are shared out by the leaves' second derivatives, or evenly.
-        here = sums[tree.leaves]
-        shares = here if np.isfinite(here).all() else np.ones(len(tree.leaves))
+        in_leaves = sums[tree.leaves]
+        shares = in_leaves if np.isfinite(in_leaves).all() else np.ones(len(tree.leaves))
         counts = to_total(shares / shares.sum() * knowledge.batch_size, knowledge.batch_size)[:, None]
     places, labels = np.nonzero(np.ones_like(counts))
     number = counts.ravel()
@@ -205,8 +205,8 @@ def _within(
         without = boxes[..., 1] <= 1
         demanded = boxes[..., 0] > 0
         shares[without] = 0
-        some = demanded.any(1)
-        shares[some] *= demanded[some]
+        mask = demanded.any(1)
+        shares[mask] *= demanded[mask]
         empty = shares.sum(1) <= 0
         shares[empty] = np.where(without[empty], 0.0, 1.0) + 1e-9
         return shares

@@ -26,12 +26,12 @@ def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, "
     movers = np.zeros(losses.shape, dtype=np.int64)
 
     def look(value: int) -> None:
-        here = np.flatnonzero(chosen == value)
+        holders = np.flatnonzero(chosen == value)
         losses[value] = np.inf
-        if len(here):
-            each = gains[here, value][:, None] - gains[here]
-            least = each.argmin(0)
-            losses[value], movers[value] = each[least, np.arange(len(places))], here[least]
+        if len(holders):
+            differences = gains[holders, value][:, None] - gains[holders]
+            least = differences.argmin(0)
+            losses[value], movers[value] = differences[least, np.arange(len(places))], holders[least]
 
     for value in range(len(places)):
         look(value)

@@ -49,10 +49,10 @@ class InformedQueryAttack(QueryAttack):
         number = answered.cells.shape[1]
         labels = None if view.labels is None else rows.labels
         known = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        own = (known[0][:, :number], known[1]) if self.own_columns else None
+        side = (known[0][:, :number], known[1]) if self.own_columns else None
         held_out = _held_out(number, self.held_out)
         noisy = knowledge.defense.noise > 0
-        pairs = Pairs(answered.encoder, answered.cells, answered.features, view.received, own, held_out, noisy)
+        pairs = Pairs(answered.encoder, answered.cells, answered.features, view.received, side, held_out, noisy)
         guess = best_of(pairs, self._ways(pairs, rows, known, seeds), knowledge)
         return replace(guess, queries=number)
 
@@ -98,12 +98,12 @@ class InformedStealth:
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; ``seeds`` are those of each training's forests and networks."""
         leaked = knowledge.granted_leaked("the informed stealth attack")
-        own = None
+        side = None
         if isinstance(view, FeatureView) and knowledge.layout is None:
-            own = own_inputs(view, leaked.own, None), own_inputs(view, view.own, None)
+            side = own_inputs(view, leaked.own, None), own_inputs(view, view.own, None)
         held_out = _held_out(leaked.records, 0.1)
         encoder, noisy = encoder_of(knowledge.schema), knowledge.defense.noise > 0
-        pairs = Pairs(encoder, leaked.cells, leaked.features, view.received, own, held_out, noisy)
+        pairs = Pairs(encoder, leaked.cells, leaked.features, view.received, side, held_out, noisy)
         return best_of(pairs, self._ways(pairs, seeds), knowledge)
 
     def _ways(self, pairs: Pairs, seeds: Sequence[int]) -> Iterable[Entrant]:

@@ -117,6 +117,6 @@ def inversion_in_words(bottom: nn.Module, schema: Schema, part: str = "attacked 
     """Return a sentence on whether a bottom model can be undone layer by layer."""
     why = why_not_exact(bottom, encoder_of(schema))
     if why is None:
-        some = ", for each record of which ReLUs leave enough units positive" if cut_off(layers_of(bottom)) else ""
-        return f"The {part} can be inverted layer by layer{some}."
+        limit = ", for each record of which ReLUs leave enough units positive" if cut_off(layers_of(bottom)) else ""
+        return f"The {part} can be inverted layer by layer{limit}."
     return f"The {part} cannot be inverted exactly, because of {why}; attacks that know the weights learn the way back."

@@ -55,9 +55,9 @@ class AdversarialShadowAttack(DataPassiveAttack):
             raise BadInputError("sdar simulates bottom models of tables, but the rows are none; use uifv_dpa.")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
-        seen = view.received if view.earlier is None else torch.cat([view.received, view.earlier.received], dim=1)
-        mean, spread = seen.mean(1, keepdim=True), seen.std(1, keepdim=True).clamp(min=1e-6)
-        width = seen.shape[-1]
+        received = view.received if view.earlier is None else torch.cat([view.received, view.earlier.received], dim=1)
+        mean, spread = received.mean(1, keepdim=True), received.std(1, keepdim=True).clamp(min=1e-6)
+        width = received.shape[-1]
         shadows = Stack((encoded.shape[-1], *self.hidden, width), seeds)
         adversary = Stack((width, *_ADVERSARY, 1), [seed + 1 for seed in seeds])
         optimiser = torch.optim.Adam(shadows.parameters(), lr=_RATE)
@@ -78,8 +78,10 @@ class AdversarialShadowAttack(DataPassiveAttack):
                 for parameter, gradient in zip(parameters, gradients, strict=True):
                     parameter.grad = gradient
                 optimiser.step()
-                chosen = torch.stack([torch.randint(seen.shape[1], batch.shape[1:], generator=rng) for rng in order])
-                real = (seen[start, chosen] - mean) / spread
+                chosen = torch.stack(
+                    [torch.randint(received.shape[1], batch.shape[1:], generator=rng) for rng in order]
+                )
+                real = (received[start, chosen] - mean) / spread
                 caught = functional.softplus(-adversary(real)) + functional.softplus(adversary(simulated.detach()))
                 against.zero_grad()
                 caught.mean((1, 2)).sum().backward()

@@ -51,8 +51,8 @@ class StudentAttack:
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess from a view with labels: of training records (``earlier``), or its own."""
         rows = knowledge.granted_auxiliary("the student attack")
-        seen = view if view.labels is not None else view.earlier
-        if seen is None or seen.labels is None:
+        labelled = view if view.labels is not None else view.earlier
+        if labelled is None or labelled.labels is None:
             raise BadInputError(
                 "the student attack learns from records whose labels the attacker knows, but the view has none; keep "
                 "those of training (earlier)."
@@ -61,9 +61,9 @@ class StudentAttack:
         teacher = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
             own_inputs(view, rows.own, rows.labels), encoder.encode(rows.cells), encoder, seeds
         )
-        taught = expected(encoder, teacher.outputs(own_inputs(seen, seen.own, seen.labels)))
+        taught = expected(encoder, teacher.outputs(own_inputs(labelled, labelled.own, labelled.labels)))
         student = Inverter(epochs=self.student_epochs, batch_size=128, converge=self.converge).fit(
-            seen.received, taught, encoder, seeds
+            labelled.received, taught, encoder, seeds
         )
         outputs = student.outputs(view.received)
         failed = teacher.failed | student.failed

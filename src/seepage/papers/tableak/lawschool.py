@@ -73,9 +73,9 @@ def lawschool(folder: str | Path | None = None, test_share: float = 0.2, seed: i
     )
     notes = ()
     if len(frame) != CARD.rows:
-        seen = frame["college"].nunique()
+        colleges = frame["college"].nunique()
         notes = (
-            f"partial copy: {len(frame):,} complete rows ({name}) of the original's {CARD.rows:,}, {seen} of "
+            f"partial copy: {len(frame):,} complete rows ({name}) of the original's {CARD.rows:,}, {colleges} of "
             f"{len(COLLEGES)} colleges occur; bounds and tolerances are those of these rows",
         )
     train, test = split(Table(schema, frame), test_share, seed)

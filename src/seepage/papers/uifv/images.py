@@ -74,9 +74,9 @@ class ImageBottom(nn.Module):
 
     def forward(self, rows: Float[Tensor, "network image pixel"]) -> Float[Tensor, "network image feature"]:
         """Return features, channel by channel."""
-        return _in_parts(self._some, rows)
+        return _in_parts(self._part, rows)
 
-    def _some(self, rows: Tensor) -> Tensor:
+    def _part(self, rows: Tensor) -> Tensor:
         maps = self.second(self.first(rows.unflatten(-1, self.shape)).relu()).relu()
         return functional.max_pool2d(maps.flatten(0, 1), 2).unflatten(0, maps.shape[:2]).flatten(2)
 
@@ -97,9 +97,9 @@ class ImageTop(nn.Module):
 
     def forward(self, features: Float[Tensor, "network image feature"]) -> Float[Tensor, "network image output"]:
         """Return the outputs."""
-        return _in_parts(self._some, features)
+        return _in_parts(self._part, features)
 
-    def _some(self, features: Tensor) -> Tensor:
+    def _part(self, features: Tensor) -> Tensor:
         maps = torch.cat(features.unflatten(-1, self.inputs).unbind(2), dim=-1)
         for i, layer in enumerate(self.layers):
             maps = layer(maps).relu()
@@ -125,9 +125,9 @@ class ImageInverse(nn.Module):
 
     def forward(self, features: Float[Tensor, "network image feature"]) -> Float[Tensor, "network image pixel"]:
         """Return images as rows."""
-        return _in_parts(self._some, features)
+        return _in_parts(self._part, features)
 
-    def _some(self, features: Tensor) -> Tensor:
+    def _part(self, features: Tensor) -> Tensor:
         maps = features.unflatten(-1, self.inputs)
         for i, layer in enumerate(self.layers):
             maps = layer(maps.relu() if i else maps)
@@ -165,7 +165,7 @@ def _in_parts(call: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return a network's outputs for its rows, computed in chunks where no gradient is needed."""
     if torch.is_grad_enabled() or rows.shape[1] <= _AT_ONCE:
         return call(rows)
-    return torch.cat([call(some) for some in rows.split(_AT_ONCE, dim=1)], dim=1)
+    return torch.cat([call(part) for part in rows.split(_AT_ONCE, dim=1)], dim=1)
 
 
 def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) -> VerticalModel:

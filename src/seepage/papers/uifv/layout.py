@@ -71,34 +71,34 @@ class ImageHalves:
         """Return the convolutional networks of some trainings."""
         return vertical_images(partition, seeds, self.half)
 
-    def measure(self, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+    def measure(self, transcript: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
         """Return the figures of guessed halves, see ``measure_images``."""
-        return measure_images(self.half, seen, guess)
+        return measure_images(self.half, transcript, guess)
 
     def picture(self, cells: Float[Tensor, "image pixel"]) -> str | None:
         """Return a picture of the first halves."""
         return picture(self.half, cells[:_SHOWN]) or None
 
 
-def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+def measure_images(shape: Shape, transcript: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of guessed images, one value a training, NaN where the attack itself failed.
 
     ``psnr``: peak signal-to-noise ratio in decibels, mean over images, by scikit-image; ``ssim``: structural
     similarity by scikit-image with its own window of seven pixels, mean over images. ``accuracy``: the share of
     brightness values that are right within a tenth of their range. ``failed``: whether the attack failed.
     """
-    if guess.cells.shape != seen.cells.shape:
+    if guess.cells.shape != transcript.cells.shape:
         raise BadInputError(
             f"a guess of shape {tuple(guess.cells.shape)} was held against images of shape "
-            f"{tuple(seen.cells.shape)}; guess the images of the view."
+            f"{tuple(transcript.cells.shape)}; guess the images of the view."
         )
     metrics = library("skimage.metrics")
     failed = guess.cells.isnan().flatten(1).any(1)
     if guess.failed is not None:
         failed = failed | guess.failed
-    psnr, ssim = torch.full((2, len(seen.cells)), torch.nan, dtype=torch.float64)
+    psnr, ssim = torch.full((2, len(transcript.cells)), torch.nan, dtype=torch.float64)
     for k in (~failed).nonzero()[:, 0].tolist():
-        true, guessed = (_pixels(shape, cells[k]) for cells in (seen.cells, guess.cells))
+        true, guessed = (_pixels(shape, cells[k]) for cells in (transcript.cells, guess.cells))
         pairs = list(zip(true, guessed, strict=True))
         # An image without any error has an infinite ratio; half a step of brightness counts as the least error.
         ratios = [metrics.peak_signal_noise_ratio(a, np.where(a == b, b + _LEAST, b), data_range=1.0) for a, b in pairs]
@@ -106,7 +106,7 @@ def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -
         ssim[k] = float(
             np.mean([metrics.structural_similarity(a, b, channel_axis=2, data_range=1.0) for a, b in pairs])
         )
-    near = within(seen.cells.flatten(1), guess.cells.flatten(1), OF_RANGE * _RANGE).double().mean(1)
+    near = within(transcript.cells.flatten(1), guess.cells.flatten(1), OF_RANGE * _RANGE).double().mean(1)
     accuracy = torch.where(failed, torch.nan, near)
     return [
         Measurement("accuracy", None, accuracy, True, (0.0, 1.0)),

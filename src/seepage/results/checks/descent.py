@@ -139,12 +139,16 @@ def longer(
         return []
     results = []
     for configuration in audit.configurations:
-        here = [run for run in runs if run.is_attack and run.configuration == configuration]
-        means = {i: mean for i, run in enumerate(here) if (mean := _mean(run)) is not None}
-        descending = [i for i in means if here[i].part.part.passed is None and steps_of(audit.instance(here[i].part))]
+        of_configuration = [run for run in runs if run.is_attack and run.configuration == configuration]
+        means = {i: mean for i, run in enumerate(of_configuration) if (mean := _mean(run)) is not None}
+        descending = [
+            i
+            for i in means
+            if of_configuration[i].part.part.passed is None and steps_of(audit.instance(of_configuration[i].part))
+        ]
         if configuration.defense == NONE and descending and max(means.values()) <= 1 - _RISE:
-            strongest = min(descending, key=lambda i: (-means[i], here[i].seconds or 0.0))
-            result = _of_run(audit, here[strongest], cache, affords, say)
+            strongest = min(descending, key=lambda i: (-means[i], of_configuration[i].seconds or 0.0))
+            result = _of_run(audit, of_configuration[strongest], cache, affords, say)
             results += [] if result is None else [result]
     return results
 
@@ -176,8 +180,8 @@ def _of_run(
     # Messages that are expensive are computed anew, which takes about as long.
     make = measured if affords((4 if audit.shared else 2) * count * (run.seconds or 0.0)) else None
     values = cache(identity, make) or []
-    own = figure.values[: len(values)].tolist()
-    pairs = [(once, more) for once, more in zip(own, values, strict=True) if once == once and more == more]
+    once_values = figure.values[: len(values)].tolist()
+    pairs = [(once, more) for once, more in zip(once_values, values, strict=True) if once == once and more == more]
     if not pairs:
         return None
     once, more = (sum(side) / len(pairs) for side in zip(*pairs, strict=True))

@@ -158,9 +158,9 @@ class Facts:
 
     def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:
         """Return the reason why the figures of a default attack, under any label, show nothing; None where they do."""
-        here = ("accuracy", configuration.batch_size, configuration.defense)
-        own = [row for row in self.rows if row.is_attack and row.attack in labels]
-        measured = max((row.n for row in own if (row.metric, row.batch_size, row.defense) == here), default=0)
+        point = ("accuracy", configuration.batch_size, configuration.defense)
+        of_attack = [row for row in self.rows if row.is_attack and row.attack in labels]
+        measured = max((row.n for row in of_attack if (row.metric, row.batch_size, row.defense) == point), default=0)
         if measured == 0:
             return "not run"
         if measured < UNITS_FOR_VERDICT:
@@ -185,8 +185,14 @@ class Facts:
     @cached_property
     def of_nothing(self) -> list[ResultRow]:
         """The accuracies of attacks on messages without information: those of the negative control, and such parts."""
-        own = [row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"]
-        whole = [row for row in (*(row for row in self.negative or () if row.is_attack), *own) if _of_all(row, None)]
+        without_message = [
+            row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"
+        ]
+        whole = [
+            row
+            for row in (*(row for row in self.negative or () if row.is_attack), *without_message)
+            if _of_all(row, None)
+        ]
         labels = [row for row in self.negative or () if row.is_attack and _of_all(row, self.audit.about.label)]
         # An attack on cells answers labels on the side; one on labels has no other figure.
         return [*whole, *(row for row in labels if row.attack not in {score.attack for score in whole})]

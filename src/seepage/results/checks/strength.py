@@ -136,13 +136,13 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
             f"{what_helps}",
             where,
             # What was read, was read, by whichever attack.
-            severity="note" if all(_is_shown(facts, at) for at in where) else None,
+            severity="note" if all(_is_shown(facts, point) for point in where) else None,
         )
 
 
-def _is_shown(facts: Facts, at: Where) -> bool:
+def _is_shown(facts: Facts, point: Where) -> bool:
     """Return whether the rows of a configuration show that more is read than guessing gets."""
-    score = strongest_row(facts.rows, at.batch_size, at.defense or UNDEFENDED)
+    score = strongest_row(facts.rows, point.batch_size, point.defense or UNDEFENDED)
     return score is not None and _tier_of(facts.rows, score) in SHOWN
 
 
@@ -150,9 +150,11 @@ def _by_place(gaps: Sequence[Gap], size: str) -> str:
     """Return what is missing in words; where configurations lack different things, each by its name."""
     by_words: dict[str, list[str]] = {}
     for batch_size, defense in dict.fromkeys((gap.batch_size, gap.defense) for gap in gaps):
-        own = [gap for gap in gaps if (gap.batch_size, gap.defense) == (batch_size, defense)]
-        at = place(Where(batch_size, defense), size)
-        by_words.setdefault(in_words(own), []).append(at if defense != "none" else f"{at} with no defense".strip())
+        of_place = [gap for gap in gaps if (gap.batch_size, gap.defense) == (batch_size, defense)]
+        where = place(Where(batch_size, defense), size)
+        by_words.setdefault(in_words(of_place), []).append(
+            where if defense != "none" else f"{where} with no defense".strip()
+        )
     if len(by_words) == 1:
         return in_words(gaps)
     sentences = (f"{listed(few_of(places))}, {words}" for words, places in by_words.items())
@@ -210,8 +212,8 @@ def left_out(facts: Facts) -> Iterator[Fault]:
 
 def _missing(run: Run, unit: str, size: str) -> str:
     missing = run.planned - len(run.units)
-    at = place(Where(run.configuration.batch_size, run.configuration.defense), size)
-    return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.planned} {unit}s"
+    words = place(Where(run.configuration.batch_size, run.configuration.defense), size)
+    return f"{run.label}{f' at {words}' if words else ''}, {missing} of {run.planned} {unit}s"
 
 
 @check("SEEP019", "error", "A certified cell is wrong")
@@ -236,14 +238,14 @@ def regimes(facts: Facts) -> Iterator[Fault]:
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
-        here = where_of(run)
+        point = where_of(run)
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
         cases.append(
-            f"{place(here, facts.size)}: "
-            + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
+            f"{place(point, facts.size)}: "
+            + "; ".join(f"{regime} ({times} of {count} {facts.audit.spec.unit}s)" for regime, times in ways[:3])
         )
-        where.append(here)
+        where.append(point)
         conditions.update(text for text in run.evidence.conditions or () if text)
     if cases:
         shown_conditions = few([text for text, _ in conditions.most_common()])
@@ -261,11 +263,11 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
     reasons: dict[Where, str] = {}
     for run in facts.runs:
         ways = () if run.evidence is None else run.evidence.regime or ()
-        untried = [way.removeprefix(NOT_TRIED) for way in ways if way.startswith(NOT_TRIED)]
+        untried = [regime.removeprefix(NOT_TRIED) for regime in ways if regime.startswith(NOT_TRIED)]
         if untried:
-            here = where_of(run)
+            point = where_of(run)
             count = f"{len(untried)} of {len(run.units)} {facts.audit.spec.unit}s"
-            reasons[here] = f"{place(here, facts.size)}: {untried[0]} ({count})"
+            reasons[point] = f"{place(point, facts.size)}: {untried[0]} ({count})"
     if reasons:
         yield Fault(
             f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
@@ -291,9 +293,9 @@ def undecided(facts: Facts) -> Iterator[Fault]:
         if columns:
             parts.append(f"{len(columns)} of {how_many(len(marked), 'sensitive column')}")
         if parts:
-            at = Where(size, defense)
-            cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")
-            where.append(at)
+            point = Where(size, defense)
+            cases.append(f"{place(point, facts.size) or 'no defense'}: {' and '.join(parts)}")
+            where.append(point)
     if cases:
         yield Fault(
             f"With these {facts.audit.spec.unit}s neither a gain over guessing nor its absence is shown "
@@ -312,8 +314,8 @@ def open_gap(rows: Sequence[ResultRow], batch_size: int | None, defense: str) ->
 
 def _tier_of(rows: Sequence[ResultRow], score: ResultRow) -> str:
     """Return the verdict by the figures of an attack alone, whatever findings say."""
-    own = pick(rows, batch_size=score.batch_size, defense=score.defense, attack=score.attack, column=None)
-    by_metric = {row.metric: row for row in own}
+    figures = pick(rows, batch_size=score.batch_size, defense=score.defense, attack=score.attack, column=None)
+    by_metric = {row.metric: row for row in figures}
     return verdict(score, by_metric.get("exact_match"), (), by_metric.get("certified")).tier
 
 

@@ -89,8 +89,8 @@ def _tells(kind: Column, target: np.ndarray, cells: np.ndarray) -> bool:
         both = np.stack([_sampled(cells), _sampled(target)], axis=1)
         return bool(np.ptp(cells)) and (bool(_sums(both, [0, 1])) or _follows(target, cells))
     # What does not hold for some rows does not for all, which take longer.
-    for some in (_sampled, np.asarray):
-        if not _pure(some(target), some(cells)) and not _parted(some(target), some(cells)):
+    for sampling in (_sampled, np.asarray):
+        if not _pure(sampling(target), sampling(cells)) and not _parted(sampling(target), sampling(cells)):
             return False
     return _follows(target, cells) or _parted(target, cells)
 

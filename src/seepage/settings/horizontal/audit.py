@@ -311,8 +311,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             labels = {configuration.defense for configuration in training.configurations}
             some_sizes = tuple(size for size in spec.batch_sizes if size in sizes)
             some_defenses = tuple(part for part in spec.defenses if part.title in labels)
-            some = spec.model_copy(update={"batch_sizes": some_sizes, "defenses": some_defenses})
-            task_rows(some, self.subject, cache, say, training.recipe)
+            narrowed = spec.model_copy(update={"batch_sizes": some_sizes, "defenses": some_defenses})
+            task_rows(narrowed, self.subject, cache, say, training.recipe)
         return [*task_rows(spec, self.subject, cache, say, training.recipe, train=False), *learnt]
 
     def references(self, cache: Cache, say: Callable[[str], None]) -> Mapping[int | None, References]:
@@ -326,9 +326,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             if configuration.batch_size in by_size or _in_rounds(self.subject, protocol) or not baselines:
                 continue
 
-            def measure(at: Configuration = configuration) -> object:
-                say(f"baselines at batch size {at.batch_size}")
-                return as_plain(measured_references(self, at, baselines))
+            def measure(place: Configuration = configuration) -> object:
+                say(f"baselines at batch size {place.batch_size}")
+                return as_plain(measured_references(self, place, baselines))
 
             identity: list[Json] = [self.identity(configuration, part) for part in baselines]
             draws = draws_of(protocol.records)
@@ -385,8 +385,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
             if self._statistics(protocol) == "sent":
                 statistics = statistics_sent(self.subject.model.module, statistics)
-            here = {name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()}
-            knowledge["batch_statistics"] = here
+            sent = {name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()}
+            knowledge["batch_statistics"] = sent
         return knowledge
 
     def _statistics(self, protocol: Clients[View]) -> BatchStatistics:
@@ -488,8 +488,8 @@ class HorizontalExposure(Exposure):
         seeds = [stream(audit.spec.seed, unit, "references") for unit in self.units]
         test = audit.membership
         scores = [
-            test(view.of(slice(i, i + 1)), self.plainly, own[None], targets[None], seeds[i : i + 1])[0]
-            for i, (own, targets) in enumerate(zip(cells, labels, strict=True))
+            test(view.of(slice(i, i + 1)), self.plainly, batch[None], targets[None], seeds[i : i + 1])[0]
+            for i, (batch, targets) in enumerate(zip(cells, labels, strict=True))
         ]
         records = secret.cells.shape[1]
         least = min(len(score) for score in scores) - records

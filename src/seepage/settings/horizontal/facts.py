@@ -58,7 +58,7 @@ def threat_model(
         )
     if places := subject.model.switched_off:
         facts.append(
-            f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "
+            f"clients train without dropout, by choice (dropout: off): the network drops values ({_listing(places)}); "
             "for clients that do, figures are others"
         )
     if drops := subject.model.drops:
@@ -124,7 +124,7 @@ def _of_training(learnt: Learnt) -> str:
     )
 
 
-def _some(places: tuple[str, ...]) -> str:
+def _listing(places: tuple[str, ...]) -> str:
     more = [f"{len(places) - _PLACES} more"] if len(places) > _PLACES else []
     return listed([clean(place, 80) for place in places[:_PLACES]] + more)
 

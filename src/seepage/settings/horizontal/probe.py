@@ -25,7 +25,7 @@ def look(spec: HorizontalSpec, subject: Subject) -> Probe:
     """Return facts on a random thousand of the client's rows and the first batches of each size."""
     table = subject.dataset.train
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(stream(spec.seed, 0, "probe")))
-    cells, _ = table.at(order[:_ROWS])
+    cells, _ = table.take(order[:_ROWS])
     encoded = subject.encoder.encode(cells.to(subject.encoder.mean.device))
     outputs, layers = _watched(subject, encoded)
     gradients = tuple(_gradients(spec, subject, size) for size in spec.batch_sizes)

@@ -160,8 +160,8 @@ def exposed(
         )
     doubt = coarse(about, model)
 
-    def read(*seen: object, progress: Progress | None = None) -> RecordsGuess:
-        guess = method(*seen, **reporting(method, progress))
+    def read(*inputs: object, progress: Progress | None = None) -> RecordsGuess:
+        guess = method(*inputs, **reporting(method, progress))
         if guess.proofs is None or doubt is None:
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))

@@ -299,7 +299,7 @@ A gate for a pipeline: exit status 0 if passed, 1 if failed, 4 if undecided:
 
     @field_validator("batch_sizes")
     @classmethod
-    def _some(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    def _not_empty(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
         if not sizes:
             raise BadInputError("an audit needs at least one batch size; give 8, for example.")
         return tuple(dict.fromkeys(sizes))

@@ -115,7 +115,7 @@ def prepare(
             f"dataset options ({', '.join(spec.dataset_options)}) steer the loader of a registered dataset, but the "
             "rows were passed; leave the options out, or name the dataset instead."
         )
-    own = dataset is not None or spec.data is not None
+    is_own = dataset is not None or spec.data is not None
     inferred: Inferred | None = None
     if dataset is None:
         dataset, inferred = (tables or Tables()).rows(spec)
@@ -128,7 +128,7 @@ def prepare(
     if spec.loss is not None:
         placed = replace(placed, form=form_of(spec.loss, placed.head, dataset.schema.target.width))
     encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
-    untrained = Subject(dataset, placed, own, encoder, source, inferred, public=public)
+    untrained = Subject(dataset, placed, is_own, encoder, source, inferred, public=public)
     if spec.training is None:
         return untrained
     origin = {

@@ -48,20 +48,20 @@ def train(
             "on from it; leave training out."
         )
     rows, test, test_rows = held_out(dataset, Recipe(), 1, seed)
-    each = min(training.records, len(rows) // training.clients)
-    if each < 1:
+    client_rows = min(training.records, len(rows) // training.clients)
+    if client_rows < 1:
         raise BadInputError(
             f"the network is to be trained by {training.clients} clients, but there are {len(rows)} rows to train on; "
             "give training fewer clients."
         )
     generator = torch.Generator().manual_seed(stream(seed, 0, "training clients"))
-    chosen = rows[torch.randperm(len(rows), generator=generator)[: training.clients * each]]
-    chosen = chosen.view(training.clients, each)
+    chosen = rows[torch.randperm(len(rows), generator=generator)[: training.clients * client_rows]]
+    chosen = chosen.view(training.clients, client_rows)
     device = encoder.mean.device
     encoded, labels = encoder.encode(dataset.train.cells[chosen].to(device)), dataset.train.labels[chosen].to(device)
     repeated = (t[:, None].expand(-1, training.epochs, *t.shape[1:]) for t in (encoded, labels))
     epochs, targets = repeated
-    local = LocalTraining(training.epochs, each, training.learning_rate)
+    local = LocalTraining(training.epochs, client_rows, training.learning_rate)
     theta = {name: parameter.detach().clone() for name, parameter in model.parameters.items()}
     running = running_statistics(model.module)
     masks = torch.Generator().manual_seed(stream(seed, 0, "dropout masks"))
@@ -90,7 +90,8 @@ def train(
         metric, guess = "model_rmse", float((truth - labels_before.mean()).square().mean().sqrt())
     else:
         metric, guess = "model_accuracy", float((truth == labels_before.mode().values).double().mean())
-    return [holding(model, state) for state in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
+    task_figures = Learnt(metric, value, guess, len(test_rows), client_rows, training)
+    return [holding(model, state) for state in attacked], task_figures
 
 
 def holding(model: Model, state: Mapping[str, Tensor]) -> Model:

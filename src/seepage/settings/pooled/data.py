@@ -190,7 +190,7 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
                 "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
             )
         options |= dict(zip(("hidden",), spec.hidden, strict=False))
-        graph = data.seen(spec.secret, spec.keep)
+        graph = data.visible(spec.secret, spec.keep)
         parts = (graph.features.indices, graph.features.data, graph.edges.indices, graph.edges.indptr)
         identity = [len(data), plain(data.labels), *(plain(torch.from_numpy(part)) for part in parts)]
         learner = Convolutional(classes, graph, **options)

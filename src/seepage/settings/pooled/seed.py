@@ -79,7 +79,7 @@ class AttackSeed:
                 return replace(view, before=view.before.again(), after=view.after.again()), knowledge
             if GradientsView in entry.sees:
                 return self._gradients(attack.rounds, attack.rate), knowledge
-            return self._seen.models if ModelView in entry.sees else self._seen.answers.again(), knowledge
+            return self._transcript.models if ModelView in entry.sees else self._transcript.answers.again(), knowledge
 
         def score(guess: PropertyGuess) -> Outcome:
             if is_baseline:
@@ -89,8 +89,10 @@ class AttackSeed:
             figures = self._figures(guess)
             if entry.traits.shares:
                 # Errors of estimated shares and intervals, over shares on the whole range.
-                seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-                spread = check_guess(part.part, attack(seen.answers, knowledge, seeds), PropertyGuess)
+                transcript = self.learning.train(
+                    self.sets.held, self._adversary, self._spread_truth, self._seed("range")
+                )
+                spread = check_guess(part.part, attack(transcript.answers, knowledge, seeds), PropertyGuess)
                 figures += self._of_estimates(spread)
             return Outcome(figures)
 
@@ -113,12 +115,12 @@ class AttackSeed:
         rights = []
         for again in range(_SHUFFLES):
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
-            rights.append(self._right(attack(self._seen.answers.again(), self.knowledge, [seed])))
+            rights.append(self._right(attack(self._transcript.answers.again(), self.knowledge, [seed])))
         return Outcome(_accuracies({None: torch.stack(rights).mean(0)}))
 
     @cached_property
-    def _own(self) -> MarkedRows | None:
-        return None if self.spec.protocol == "single_party" else self.sets.own
+    def _adversary(self) -> MarkedRows | None:
+        return None if self.spec.protocol == "single_party" else self.sets.adversary
 
     @cached_property
     def _trained(self) -> Tensor:
@@ -141,8 +143,8 @@ class AttackSeed:
         return places // worlds % worlds
 
     @cached_property
-    def _seen(self) -> PooledTranscript:
-        return self.learning.train(self.sets.held, self._own, self._trained, self._seed("targets"))
+    def _transcript(self) -> PooledTranscript:
+        return self.learning.train(self.sets.held, self._adversary, self._trained, self._seed("targets"))
 
     def drawn(self) -> dict[str, Tensor]:
         """Return the pool that victims draw from, and the positions of each target's rows in it."""
@@ -160,8 +162,10 @@ class AttackSeed:
         tested = self.sets.auxiliary
         queries, labels = tested.inputs, tested.labels
 
-        def accuracy(seen: PooledTranscript) -> float:
-            models = [seen.models.models.of(slice(k, k + 1)) for k in range(min(_LOCAL, seen.models.targets))]
+        def accuracy(transcript: PooledTranscript) -> float:
+            models = [
+                transcript.models.models.of(slice(k, k + 1)) for k in range(min(_LOCAL, transcript.models.targets))
+            ]
             hits = [(model.answers(queries)[0].argmax(1) == labels).double().mean() for model in models]
             return float(torch.stack(hits).mean())
 
@@ -171,11 +175,11 @@ class AttackSeed:
             return Outcome([*of_task("task_accuracy", accuracy_after, labels), *self._shared()])
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        figures = of_task("task_accuracy", accuracy(self._seen), labels)
+        figures = of_task("task_accuracy", accuracy(self._transcript), labels)
         figures += [Measurement.of_unit("local_accuracy", None, accuracy(local)), *self._shared()]
         private = self.defense.training
         if private is not None:
-            count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
+            count = self.spec.rows * (self.spec.parties if self._adversary is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
             noise = float(private.noise_multiplier)
@@ -195,11 +199,15 @@ class AttackSeed:
         drawn = self.drawn()["drawn"][:, : shares.shape[1]].flatten(1)
         holds = torch.zeros(len(drawn), len(pool)).scatter_(1, drawn, 1.0)
         common = holds @ holds.T / drawn.shape[1]
-        worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
+        worlds = [common[mask][:, mask] for share in shares.unique(dim=0) if (mask := (shares == share).all(1)).any()]
         pairs = [(world.sum() - world.trace(), len(world) * (len(world) - 1)) for world in worlds if len(world) > 1]
         among = [float(total / count) for total, count in pairs]
-        own = self.knowledge.auxiliary if self._own is None else self.knowledge.auxiliary.followed_by(self._own)
-        theirs, mine = _contents(pool), set(_contents(own))
+        attackers = (
+            self.knowledge.auxiliary
+            if self._adversary is None
+            else self.knowledge.auxiliary.followed_by(self._adversary)
+        )
+        theirs, mine = _contents(pool), set(_contents(attackers))
         is_auxiliary = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
         overlap = Measurement.of_unit("overlap", None, max(among, default=None))
         return [overlap, Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean())]
@@ -237,12 +245,12 @@ class AttackSeed:
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
-        pool, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
-        return federated(learner, pool, own, truth, rows, rounds, rate, self._seed("federated"))
+        pool, adversary, truth, rows = self.sets.held, self.sets.adversary, self._trained, self.spec.rows
+        return federated(learner, pool, adversary, truth, rows, rounds, rate, self._seed("federated"))
 
     @cached_property
     def _updates(self) -> Any:
-        return self.learning.update(self.sets.held, self._own, self._pairs, self._seed("targets"))
+        return self.learning.update(self.sets.held, self._adversary, self._pairs, self._seed("targets"))
 
     @property
     def _pairs(self) -> Tensor:
@@ -287,14 +295,14 @@ def attack_seed(
     sets = sets_of(spec, source.rows(defense), unit)
     learning = PooledLearning(learner, spec.rows, others_of(spec), defense.answers, defense.queries)
     n_queries = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
-    own = None if spec.protocol == "single_party" else sets.own
+    adversary = None if spec.protocol == "single_party" else sets.adversary
     auxiliary, queries = sets.auxiliary, sets.queries
     if spec.auxiliary_from != "rows":
         even = torch.full((1,), 0.5, dtype=torch.float64)
-        answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
+        answers = learning.train(sets.held, adversary, even, stream(spec.seed, unit, "asked") % 2**62).answers
         auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
         queries = auxiliary.rows(torch.arange(spec.queries))
-    known = (learner, auxiliary, queries.inputs[:n_queries], own, spec.rows, spec.shares)
+    known = (learner, auxiliary, queries.inputs[:n_queries], adversary, spec.rows, spec.shares)
     knowledge = PooledKnowledge(*known, others_of(spec), defense.answers)
     return AttackSeed(spec, unit, defense, learning, sets, _with_shadows(knowledge, spec, unit), swapped)
 

@@ -275,11 +275,11 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @model_validator(mode="after")
     def _fits(self) -> PooledSpec:
-        own = self.data or self.nodes
-        if own is not None and "sensitive" not in self.model_fields_set:
+        table = self.data or self.nodes
+        if table is not None and "sensitive" not in self.model_fields_set:
             raise ContradictionError(
                 "nodes" if self.data is None else "data",
-                f"the table {str(own)!r} needs a sensitive column, whose distribution is the secret; name it (",
+                f"the table {str(table)!r} needs a sensitive column, whose distribution is the secret; name it (",
                 Remedy("sensitive", placeholder="COLUMN"),
                 ").",
             )

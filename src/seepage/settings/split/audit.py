@@ -178,17 +178,17 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
         blur = torch.Generator().manual_seed(stream(spec.seed, unit, "defense") % 2**62)
         exchanges = _exchanges(spec, defense, trained, blur)
-        seen = learning.observe_all(exchanges, attacked, stream(spec.seed, unit, "defense") % 2**62)
+        transcript = learning.observe_all(exchanges, attacked, stream(spec.seed, unit, "defense") % 2**62)
         if self.swapped:
             # Rows were shuffled, so that the record before is any other.
-            rolled = [(view, view.gradient.roll(1, 0), view.behind.roll(1, 0)) for view in seen.view.exchanges]
+            rolled = [(view, view.gradient.roll(1, 0), view.behind.roll(1, 0)) for view in transcript.view.exchanges]
             first, *others = (replace(view, gradient=gradient, behind=behind) for view, gradient, behind in rolled)
-            seen = replace(seen, view=replace(first, earlier=tuple(others)))
+            transcript = replace(transcript, view=replace(first, earlier=tuple(others)))
         known = (data.schema, data.statistics, learning.known())
-        some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
+        rows = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
         form = _known_form(model)
-        knowledge = CutKnowledge(*known, None if some is None else Auxiliary(some.cells, some.labels), form)
-        training = (self, unit, defense, learning, trained, seen, train, test, knowledge, exchanges)
+        knowledge = CutKnowledge(*known, None if rows is None else Auxiliary(rows.cells, rows.labels), form)
+        training = (self, unit, defense, learning, trained, transcript, train, test, knowledge, exchanges)
         some_schema = data.schema.model_copy(update={"columns": tuple(data.schema.columns[i] for i in model.private)})
         population = Population.of(data.all, some_schema, data.statistics, spec.quasi_identifiers)
         known = attacked.cells[None, :, list(model.public)]
@@ -277,8 +277,8 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" {how_many(spec.final, 'epoch')} later, at the end of training"
     if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
-    seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
-    return f"what it sent and what came back of every record, {seen}, and {weights}"
+    times = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
+    return f"what it sent and what came back of every record, {times}, and {weights}"
 
 
 def _layers(spec: SplitSpec) -> str:
@@ -414,7 +414,7 @@ class AttackedTraining(AttackedTopology):
     defense: SplitDefense
     learning: SplitLearning
     trained: TrainedSplit
-    seen: CutTranscript
+    transcript: CutTranscript
     rows: Table
     test: Table
     knowledge: CutKnowledge
@@ -427,16 +427,16 @@ class AttackedTraining(AttackedTopology):
         figures = [Measurement.of_unit("loss", None, self.trained.losses[-1])]
         figures += label_inference.task_figures(target, model.answers(self.test.cells), self.test.labels)
         if isinstance(target, Discrete) and target.width == 2:
-            labels = self.seen.labels
+            labels = self.transcript.labels
             rare = float(labels.mode().values)
             wanted = (labels == 1 - rare).nonzero()
-            by_norm = auc(_all(self.seen.view, norm_scores), labels == 1 - rare)
+            by_norm = auc(_all(self.transcript.view, norm_scores), labels == 1 - rare)
             figures.append(Measurement.of_unit("label_auc_norm", None, by_norm))
             if len(wanted):
                 # One record of the rarer label is known, and left out.
                 hint = int(wanted[0])
                 rest = torch.arange(len(labels)) != hint
-                scores = _all(self.seen.view, lambda view: direction_scores(view, hint))
+                scores = _all(self.transcript.view, lambda view: direction_scores(view, hint))
                 by_direction = auc(scores[rest], (labels == 1 - rare)[rest])
                 figures.append(Measurement.of_unit("label_auc_direction", None, by_direction))
         if self.learning.flip is not None and isinstance(target, Discrete):
@@ -456,30 +456,30 @@ class AttackedTraining(AttackedTopology):
         form = model.form
         hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, self.unit, "known labels") % 2**62
-        seen = [self.seen.view]
+        parts = [self.transcript.view]
         if len(hints):
-            seen = [self.learning.observe_all(self.exchanges, hints, seed).view, *seen]
-        own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
-        inputs = encoder_of(own).encode(torch.cat([view.features for view in seen])[None])
+            parts = [self.learning.observe_all(self.exchanges, hints, seed).view, *parts]
+        public_schema = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
+        inputs = encoder_of(public_schema).encode(torch.cat([view.features for view in parts])[None])
         first, *others = (
             ReturnedView(
                 torch.cat([view.cut for view in views])[None],
-                torch.cat([view.gradient * form.own(view.behind)[:, None].to(view.gradient) for view in views])[None],
+                torch.cat([v.gradient * form.own_factor(v.behind)[:, None].to(v.gradient) for v in views])[None],
                 inputs,
             )
-            for views in zip(*(view.exchanges for view in seen), strict=True)
+            for views in zip(*(view.exchanges for view in parts), strict=True)
         )
         view = replace(first, earlier=tuple(others))
         if self.audit.swapped:
             # The gradients of attacked rows are those of others already.
             view = label_inference.mixed_up(view, len(hints), gradients=False)
-        true = torch.cat([hints.labels, self.seen.labels])[None]
+        true = torch.cat([hints.labels, self.transcript.labels])[None]
         seeds, marginal = [stream(spec.seed, self.unit, "starts")], self.knowledge.statistics.target
         return label_inference.attacked_labels("split", view, schema.target, marginal, true, len(hints), seeds)
 
     def columns(self, part: PlannedPart) -> AttackedSecret[CutGuess]:
         """Return the private columns and the label of the attacked records as a secret."""
-        seen, knowledge = self.seen, self.knowledge
+        exchanged, knowledge = self.transcript, self.knowledge
         table = (self.rows.schema, self.trained.model.private, knowledge.statistics)
         prior = Posterior(observed=False) if part.part.name == PRIOR else None
         if part.kind == "baseline" and prior is None and not entry_in("split", part).needs:
@@ -487,11 +487,13 @@ class AttackedTraining(AttackedTopology):
             knowledge = replace(knowledge, auxiliary=Auxiliary(self.rows.cells, self.rows.labels))
 
         def score(guess: CutGuess) -> Outcome:
-            return columns_outcome(*table, seen, guess, self.audit.keeps_records, self.questions)
+            return columns_outcome(*table, exchanged, guess, self.audit.keeps_records, self.questions)
 
-        records, seeds = seen.view.records, [stream(self.audit.spec.seed, self.unit, "starts")]
+        records, seeds = exchanged.view.records, [stream(self.audit.spec.seed, self.unit, "starts")]
         shape = {"record": records, "private column": len(table[1])}
-        return AttackedSecret("split", CutGuess, lambda: (seen.view, knowledge), seeds, score, records, shape, prior)
+        return AttackedSecret(
+            "split", CutGuess, lambda: (exchanged.view, knowledge), seeds, score, records, shape, prior
+        )
 
 
 def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -> Float[Tensor, " record"]:

@@ -49,18 +49,21 @@ def columns_outcome(
     schema: Schema,
     private: Sequence[int],
     statistics: Statistics,
-    seen: CutTranscript,
+    transcript: CutTranscript,
     guess: CutGuess,
     keep_records: bool,
     questions: Questions | None = None,
 ) -> Outcome:
     """Return the figures of a guess of one training, with those of each record where a figure is their mean."""
-    measured = measure_columns(schema, private, seen, guess)
+    measured = measure_columns(schema, private, transcript, guess)
     if questions is not None:
-        measured += questions_of_records(questions, seen.cells[None], guess.cells[None])
-    some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
-    marginals, right = [statistics.marginals[i] for i in private], right_cells(some, guess.cells, seen.cells)
-    evidence = evidence_of_columns(some, marginals, seen.cells, guess.cells, right, seen.labels, keep_records)
+        measured += questions_of_records(questions, transcript.cells[None], guess.cells[None])
+    private_schema = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
+    marginals = [statistics.marginals[i] for i in private]
+    right = right_cells(private_schema, guess.cells, transcript.cells)
+    evidence = evidence_of_columns(
+        private_schema, marginals, transcript.cells, guess.cells, right, transcript.labels, keep_records
+    )
     return Outcome(measured, evidence=[evidence])
 
 
@@ -123,9 +126,9 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
             share = min(0.5, max(0.02, self.fewest / rows))
 
             def expose(size: int, epochs: int) -> Exposure:
-                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                sample = some_rows(self.data, int(size * share * rows), self.spec.seed)
                 spec = with_fields(self.spec, {"epochs": epochs, **self.rehearsed(size * share)})
-                return type(self)(spec, some, self.own).expose(configuration, range(1))
+                return type(self)(spec, sample, self.own).expose(configuration, range(1))
 
             self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast

@@ -157,7 +157,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return what the server knows, with auxiliary rows where these are needed or its own columns tell of them."""
         rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
-        if rows is not None and (auxiliary or self.training.own is not None):
+        if rows is not None and (auxiliary or self.training.own_columns is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
         known = (self.tables.schema, self.tables.statistics, self._defense)
         return CutKnowledge(*known, auxiliary_rows, self._base.form)
@@ -167,9 +167,11 @@ class SplitTranscriptExposure(TranscriptExposure):
     ) -> CutGuess:
         """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
         if not history:
-            check_gradient(self._view(0, None, [seen[-1] for seen in self.history.values()], list(self.history)))
+            check_gradient(
+                self._view(0, None, [exchanges[-1] for exchanges in self.history.values()], list(self.history))
+            )
         guess = self._answered(attack, in_rounds, history, *given, progress=progress)
-        rest = {place: seen for place, seen in self.history.items() if place not in history}
+        rest = {place: exchanges for place, exchanges in self.history.items() if place not in history}
         if not rest:
             return guess
         by_marginals = not in_rounds and not self.training.weights
@@ -198,7 +200,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         for kinds, places in self._keyed(history).items():
             # Records whose messages have the same weights and bounds, exchange by exchange.
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
-            newest, *earlier = (self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True))
+            newest, *earlier = (
+                self._view(*kind, messages, places) for kind, messages in zip(kinds, exchanges, strict=True)
+            )
             view, share = replace(newest, earlier=tuple(earlier)), len(places) / len(history)
             guesses.append(attack(view, *given, **reporting(attack, progress, share)))
             order += places
@@ -234,9 +238,11 @@ class SplitTranscriptExposure(TranscriptExposure):
         true_cells = self.tables.true_cells(self.places)
         if true_cells is None:
             return Outcome([])
-        at, true = true_cells
-        model, seen = self._base, CutTranscript(self._newest_view(), true[:, :-1], true[:, -1])
-        scored = columns_outcome(model.schema, model.private, self.tables.statistics, seen, guess.take(at), False)
+        positions, true = true_cells
+        model, transcript = self._base, CutTranscript(self._newest_view(), true[:, :-1], true[:, -1])
+        scored = columns_outcome(
+            model.schema, model.private, self.tables.statistics, transcript, guess.take(positions), False
+        )
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
         figures = [figure for figure in meaningful(scored.measured) if figure.column != target]
@@ -244,7 +250,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def baselines(self) -> list[Part]:
         """Return the baselines that the transcript has the knowledge for."""
-        learns = self.training.own is not None and self.tables.public is not None
+        learns = self.training.own_columns is not None and self.tables.public is not None
         return [
             *([Part(name=PRIOR)] if self.training.weights else []),
             Part(name="marginals"),
@@ -259,12 +265,12 @@ class SplitTranscriptExposure(TranscriptExposure):
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the gradients that came back of all records, with the server's own columns."""
         view = self._newest_view()
-        own = torch.zeros(1, view.records, 1)
-        if self.training.own is not None:
+        columns = torch.zeros(1, view.records, 1)
+        if self.training.own_columns is not None:
             model = self._base
             schema = model.schema.model_copy(update={"columns": tuple(model.schema.columns[i] for i in model.public)})
-            own = encoder_of(schema).encode(view.features[None])
-        return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
+            columns = encoder_of(schema).encode(view.features[None])
+        return self.places, ReturnedView(view.cut[None], view.own_gradient[None], columns.to(view.cut.dtype))
 
     def _used(self) -> _History:
         """Return the messages that attacks use: those with a gradient, since others tell nothing.
@@ -273,8 +279,10 @@ class SplitTranscriptExposure(TranscriptExposure):
         """
         rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
         back = [torch.zeros(0) if messages.gradients is None else messages.gradients.any(dim=1) for messages in rounds]
-        used = {place: [(k, row) for k, row in seen if bool(back[k][row])] for place, seen in self.history.items()}
-        used = {place: seen for place, seen in used.items() if seen}
+        used = {
+            place: [(k, row) for k, row in exchanges if bool(back[k][row])] for place, exchanges in self.history.items()
+        }
+        used = {place: exchanges for place, exchanges in used.items() if exchanges}
         if used and len(used) < len(self.history):
             self.notes.append(
                 f"{len(self.history) - len(used):,} of {len(self.history):,} records have a gradient of zero in all of "
@@ -284,13 +292,13 @@ class SplitTranscriptExposure(TranscriptExposure):
         if not numbers:
             return used
         apart = [abs(messages.number - numbers[self._weights_of(messages.number)]) for messages in rounds]
-        own = {place: [(k, row) for k, row in seen if not apart[k]] for place, seen in used.items()}
-        if any(0 < len(own[place]) < len(seen) for place, seen in used.items()):
+        current = {place: [(k, row) for k, row in exchanges if not apart[k]] for place, exchanges in used.items()}
+        if any(0 < len(current[place]) < len(exchanges) for place, exchanges in used.items()):
             self.notes.append("of records with messages of rounds whose client weights are there, others are left out")
         # Gradients as they are exclude the truth under weights that are off, one message more than another.
         others = slice(-1, None) if self._defense.bare else slice(None)
-        used = {place: own[place] or seen[others] for place, seen in used.items()}
-        most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
+        used = {place: current[place] or exchanges[others] for place, exchanges in used.items()}
+        most = max((apart[k] for exchanges in used.values() for k, _ in exchanges), default=0)
         if most > 0:
             self.notes.append(
                 f"client weights are up to {how_many(most, 'round')} away from the messages that they are held "
@@ -302,7 +310,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def _together(self, history: _History) -> _History:
         """Return the newest messages of each record, limited so that there are few groups with the same weights."""
-        taken = most = max(len(seen) for seen in history.values())
+        taken = most = max(len(exchanges) for exchanges in history.values())
         while taken > 1:
             groups = len(self._keyed(_newest(history, taken)))
             if groups <= _FEW_GROUPS or len(history) >= _MANY_RECORDS * groups:
@@ -319,8 +327,8 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return the messages of a history by round, the newest first; records are numbered by their positions."""
         number = {place: k for k, place in enumerate(sorted(history))}
         by_round: dict[int, dict[int, tuple[int, int]]] = {}
-        for place, seen in history.items():
-            for k, row in seen:
+        for place, exchanges in history.items():
+            for k, row in exchanges:
                 by_round.setdefault(k, {})[place] = (k, row)
         views, rows = [], []
         for k, exchange in sorted(by_round.items(), reverse=True):
@@ -336,8 +344,8 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return the records by the weights and bounds of their messages, the newest message first."""
         keyed: dict[tuple[_Kind, ...], list[int]] = {}
         kinds = [self._kind(messages) for messages in self.training.rounds]
-        for place, seen in history.items():
-            keyed.setdefault(tuple(kinds[k] for k, _ in reversed(seen)), []).append(place)
+        for place, exchanges in history.items():
+            keyed.setdefault(tuple(kinds[k] for k, _ in reversed(exchanges)), []).append(place)
         return keyed
 
     def _weights_of(self, number: int) -> int:
@@ -384,7 +392,9 @@ class SplitTranscriptExposure(TranscriptExposure):
             self._base, self._usual = replace(self._base, form=declared), float(declared.scale)
         current = {number for number, _ in self.training.weights}
         newest = _newest(self._used_messages, 1)
-        newest = {p: seen for p, seen in newest.items() if self.training.rounds[seen[0][0]].number in current}
+        newest = {
+            p: exchanges for p, exchanges in newest.items() if self.training.rounds[exchanges[0][0]].number in current
+        }
         if not self._defense.bare or not newest:
             return
         views, rounds = [], []
@@ -494,7 +504,7 @@ def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
 
 def _newest(history: _History, number: int) -> _History:
     """Return the newest messages of each record."""
-    return {place: seen[-number:] for place, seen in history.items()}
+    return {place: exchanges[-number:] for place, exchanges in history.items()}
 
 
 def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:

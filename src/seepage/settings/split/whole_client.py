@@ -114,7 +114,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             control="Without a hidden layer and with as many activations as inputs, the activations hold the planted "
             "columns, so a working attack reads nearly all of them.",
             threat_model=(
-                f"The attacker is {attacker.lower()}, honest but curious. {_seen(spec)}",
+                f"The attacker is {attacker.lower()}, honest but curious. {_view_in_words(spec)}",
                 "It knows the schema and the marginals of all columns. Where an attack needs it, it is granted the "
                 f"{granted_layers}, or {spec.leaked:,} records with what was sent for them.",
                 f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
@@ -182,10 +182,10 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             bottom, blurred = trained.model.client, 0.0 if defense is None else float(defense.scale)
         known = (data.schema, data.statistics.marginals, KnownFeatures(names, blurred))
         knowledge = FeatureKnowledge(*known, leaked=leaked, bottom=bottom)
-        seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
+        transcript = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
         population = Population.of(data.all, data.schema, data.statistics, spec.quasi_identifiers)
         questions = Questions(population, [stream(spec.seed, unit, "questions") % 2**62])
-        return AttackedWhole(self, unit, learning, trained, seen, test, knowledge, questions)
+        return AttackedWhole(self, unit, learning, trained, transcript, test, knowledge, questions)
 
     @property
     def fewest(self) -> float:
@@ -203,7 +203,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         needs = entry_of(registry.attacks.of("split"), part.part).needs
         layers = "the client's first layers" + (" and those of the hop" if self.behind_hop else "")
         amounts: dict[str, Json] = {"bottom": layers, "leaked": self.spec.leaked, "labels": self.spec.known_labels}
-        return {"sees": _seen(self.spec), **{need: amounts[need] for need in needs}}
+        return {"sees": _view_in_words(self.spec), **{need: amounts[need] for need in needs}}
 
     def planted(self, swapped: bool) -> WholeClientAudit | None:
         """Return a control: fair coins, all that the client holds, behind linear layers as wide as their inputs."""
@@ -212,8 +212,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         attacks = tuple(part for part, e in entries if not guesses_labels(e) or e.traits.bare_labels)
         if not attacks:
             return None
-        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
-        planted = with_coins(some, _CONTROL_COINS, self.spec.seed)
+        sample = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
+        planted = with_coins(sample, _CONTROL_COINS, self.spec.seed)
         coin_schema = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
         data = replace(planted, train=Table(coin_schema, planted.train.frame))
         changed = {
@@ -228,7 +228,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         return self.control_on(data, changed, swapped, "they read labels of some tables alone")
 
 
-def _seen(spec: SplitSpec) -> str:
+def _view_in_words(spec: SplitSpec) -> str:
     words = _WORDS[spec.topology]
     return f"{words} {_SEEN_AT[spec.attacker]}" if spec.topology == "multi_hop" else words
 
@@ -248,7 +248,7 @@ class AttackedWhole(AttackedTopology):
     unit: int
     learning: WholeClientLearning
     trained: TrainedWhole
-    seen: FeatureTranscript[SmashedView]
+    transcript: FeatureTranscript[SmashedView]
     test: Table
     knowledge: FeatureKnowledge
     questions: Questions
@@ -267,18 +267,18 @@ class AttackedWhole(AttackedTopology):
         assert view is not None
         labels = self.trained.rows.labels[None]
         labelled = min(spec.known_labels, labels.shape[1] // 2)
-        some = view.of(slice(0, labelled + self.seen.view.records))
-        some = mixed_up(some, labelled) if self.audit.swapped else some
-        known = (labels[:, : some.records], labelled, [stream(spec.seed, self.unit, "starts")])
-        return attacked_labels("split", some, data.schema.target, data.statistics.target, *known)
+        labelled_view = view.of(slice(0, labelled + self.transcript.view.records))
+        labelled_view = mixed_up(labelled_view, labelled) if self.audit.swapped else labelled_view
+        known = (labels[:, : labelled_view.records], labelled, [stream(spec.seed, self.unit, "starts")])
+        return attacked_labels("split", labelled_view, data.schema.target, data.statistics.target, *known)
 
     def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
         """Return all columns of the attacked records as a secret."""
-        view, granted = self.seen.view, self.knowledge.only(entry_in("split", part).needs)
+        view, granted = self.transcript.view, self.knowledge.only(entry_in("split", part).needs)
         seeds = [stream(self.audit.spec.seed, self.unit, "starts") % 2**62]
 
         def score(guess: FeatureGuess) -> Outcome:
-            return features_outcome(self.knowledge, self.seen, guess, self.audit.keeps_records, self.questions)
+            return features_outcome(self.knowledge, self.transcript, guess, self.audit.keeps_records, self.questions)
 
         shape = {"training": 1, "record": view.records, "column": len(granted.schema.columns)}
         return AttackedSecret("split", FeatureGuess, lambda: (view, granted), seeds, score, view.records, shape)

@@ -166,7 +166,9 @@ class StatisticsAudit(UnitsAudit[StatisticsSpec, StatisticsDefense]):
         self.whole, self.dataset = whole, coarse(whole, columns, spec.bins, values)
         self.data = self.dataset
         self.numbers = {
-            columns.index(name): tuple(own.tolist()) for name, own in (values or {}).items() if name in columns
+            columns.index(name): tuple(column_values.tolist())
+            for name, column_values in (values or {}).items()
+            if name in columns
         }
         of = whole.schema.columns
         self.cut = tuple(
@@ -418,7 +420,7 @@ def _federation(audit: StatisticsAudit, configuration: Configuration, seed: int)
     assert count is not None
     order = np.random.default_rng(seed).permutation(len(data.all))
     used = order[: spec.sites * count]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     site = np.repeat(np.arange(spec.sites), count)
     design = model_levels(data.schema, cells.long().numpy(), site, guards.level)
     rows = rows_of(design.codes, design.levels)
@@ -470,13 +472,13 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     assert count is not None
     assert audit.times is not None
     used = np.random.default_rng(seed).permutation(len(data.all))[: spec.sites * count]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     site = np.repeat(np.arange(spec.sites), count)
     design = model_levels(data.schema, cells.long().numpy(), site, guards.level)
     check_ratio(design, count, guards.ratio, spec.project)
     rows, defense = rows_of(design.codes, design.levels), audit.defenses[configuration.defense]
     times, events = audit.times[used], numbers_of(data, labels).astype(int)
-    own = [survival.SurvivalRows(rows[site == k], times[site == k], events[site == k]) for k in range(spec.sites)]
+    sites = [survival.SurvivalRows(rows[site == k], times[site == k], events[site == k]) for k in range(spec.sites)]
 
     def guard(rows_of_site: survival.SurvivalRows, grid: np.ndarray) -> survival.SurvivalRows:
         coarser = rows_of_site
@@ -487,9 +489,9 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     def rounded(step: RiskStep) -> RiskStep:
         return step if defense.rounded is None else RiskStep(step.coefficients, defense.rounded(step.sums))
 
-    fitted = survival.fit(own, spec.iterations, guard, rounded)
+    fitted = survival.fit(sites, spec.iterations, guard, rounded)
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else range(spec.summed)
-    guarded = [guard(own[k], fitted.times) for k in senders]
+    guarded = [guard(sites[k], fitted.times) for k in senders]
     number = survival.events_at(guarded, fitted.times)
     steps = tuple(
         RiskStep(parts[0].coefficients, np.sum([part.sums for part in parts], axis=0))
@@ -498,7 +500,7 @@ def survival_federation(audit: StatisticsAudit, configuration: Configuration, se
     step = 0.0 if defense.rounded is None else defense.rounded.step * spec.summed
     message = RiskSetMessage(design.levels, count * spec.summed, fitted.times, number, steps, step)
     attacked = site < spec.summed
-    figures = _hazard_figures(fitted, survival.fit(own, 25))
+    figures = _hazard_figures(fitted, survival.fit(sites, 25))
     true = torch.from_numpy(design.codes[attacked]).double()
     return AttackedParty(message, true, labels[torch.from_numpy(attacked)], figures)
 
@@ -513,7 +515,7 @@ def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) ->
     assert count is not None
     count, changed = (count, spec.changed) if spec.changed else (0, count)
     used = np.random.default_rng(seed).permutation(len(data.all))[: count + 2 * changed]
-    cells, labels = data.all.at(torch.from_numpy(used))
+    cells, labels = data.all.take(torch.from_numpy(used))
     codes = np.concatenate([cells.long().numpy(), labels.long().numpy()[:, None]], axis=1)
     defense = audit.defenses[configuration.defense]
     # In the negative control other records join than those that are scored.
@@ -528,9 +530,9 @@ def two_runs(audit: StatisticsAudit, configuration: Configuration, seed: int) ->
         None if defense.rounded is None else defense.rounded.digits,
     )
 
-    def shown(own: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    def shown(site_rows: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
         changes = [change for change in (defense.minimum, defense.counts) if change is not None]
-        counted = published.tables(own)
+        counted = published.tables(site_rows)
         for change in changes:
             counted = {place: change(table) for place, table in counted.items()}
         return counted
@@ -655,7 +657,7 @@ def _utility(
     ]
     if len(tested) < _LEAST_TESTED:
         return figures
-    cells, labels = audit.data.all.at(torch.from_numpy(tested))
+    cells, labels = audit.data.all.take(torch.from_numpy(tested))
     rows = rows_of(design.recoded(cells.long().numpy()), design.levels)
     y = numbers_of(audit.data, labels)
     mu, _ = newton.mean_and_weight(audit.family, rows @ fitted.coefficients)

@@ -55,14 +55,14 @@ def as_values(data: Dataset, names: Sequence[str]) -> dict[str, np.ndarray]:
     Raises:
         BadInputError: a number that was named has too many.
     """
-    some = {c.name: values_of(data, c) for c in data.schema.columns if isinstance(c, Continuous)}
-    for name, values in some.items():
+    numbers = {c.name: values_of(data, c) for c in data.schema.columns if isinstance(c, Continuous)}
+    for name, values in numbers.items():
         if name in names and len(values) > _VALUES:
             raise BadInputError(
                 f"figures of {name!r} are read as numbers of records with each of its values, of which there are "
                 f"{len(values):,}, more than {_VALUES:,}; round it to fewer, or leave it out (columns)."
             )
-    return {name: values for name, values in some.items() if len(values) <= _VALUES}
+    return {name: values for name, values in numbers.items() if len(values) <= _VALUES}
 
 
 def chosen_columns(

@@ -51,19 +51,19 @@ def _count(declared: StatisticsDeclaration, messages: Sequence[SentSums]) -> int
     """Return the number of records; all messages have to be of as many."""
     count, where = declared.records, "the declaration"
     for message in messages:
-        own = message.number("records")
-        if own is None:
+        records = message.number("records")
+        if records is None:
             continue
-        if count is not None and own != count:
+        if count is not None and records != count:
             raise BadInputError(
-                f"{message.where} is of {own:g} records, but {where} says {count:,}: rows joined or left between them, "
-                "so that they are not sums of one table; give the iterations of one fit on the same rows."
+                f"{message.where} is of {records:g} records, but {where} says {count:,}: rows joined or left between "
+                "them, so that they are not sums of one table; give the iterations of one fit on the same rows."
             )
-        if own != round(own) or not 1 <= own <= MOST_RECORDS:
+        if records != round(records) or not 1 <= records <= MOST_RECORDS:
             raise BadInputError(
-                f"{message.where} is of {own:g} records, which is no whole number from 1 to {MOST_RECORDS:,}."
+                f"{message.where} is of {records:g} records, which is no whole number from 1 to {MOST_RECORDS:,}."
             )
-        count, where = int(own), message.where
+        count, where = int(records), message.where
     return count
 
 
@@ -178,11 +178,11 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[SentSums]) -> 
         step, growth = _on_levels(sent, declared)
         steps.append(step)
         growths.append(growth)
-    own = np.zeros(len(grid)) if events is None else _numbers("events", events)
-    if len(own) != len(grid) or (own < 0).any():
+    by_time = np.zeros(len(grid)) if events is None else _numbers("events", events)
+    if len(by_time) != len(grid) or (by_time < 0).any():
         raise BadInputError(
-            f"'events' are {len(own)} numbers from {own.min(initial=0):g} up for {len(grid)} times; give the site's "
-            "events at each, none below 0."
+            f"'events' are {len(by_time)} numbers from {by_time.min(initial=0):g} up for {len(grid)} times; give the "
+            "site's events at each, none below 0."
         )
     at_first = steps[0].sums[0, 0, 0]
     if count is None and not steps[0].coefficients.any():
@@ -193,7 +193,7 @@ def _survival(declared: StatisticsDeclaration, messages: Sequence[SentSums]) -> 
     if declared.centre is not None or declared.scale is not None:
         # Each sum is then made of several, and taking columns back adds roundings of its own.
         rounded = rounded * max(growths) + _TAKEN_BACK * max(float(np.abs(step.sums).max()) for step in steps)
-    return RiskSetMessage(declared.levels, count, grid, own, tuple(steps), rounded)
+    return RiskSetMessage(declared.levels, count, grid, by_time, tuple(steps), rounded)
 
 
 def _numbers(name: str, value: object) -> np.ndarray:
@@ -237,22 +237,22 @@ def _tables(declared: StatisticsDeclaration, messages: Sequence[SentSums]) -> Ta
     names[declared.target.name] = declared.target.categories
     ways = (declared.rounded, declared.freedom, declared.rule)
     for message in messages:
-        for run, own in runs.items():
+        for run, tables in runs.items():
             given = message.values.get(run)
             if given is not None and not isinstance(given, Mapping):
                 raise BadInputError(f"{message.where}: {run!r} is {shown(given)}, and has to be a mapping by names.")
-            own |= {str(t): Published(names, message.where, str(t), x, *ways) for t, x in (given or {}).items()}
+            tables |= {str(t): Published(names, message.where, str(t), x, *ways) for t, x in (given or {}).items()}
     before, after = runs["before"], runs["after"]
     if not after:
         raise BadInputError("no message has 'after', the tables of the run; 'before' are those of an earlier one.")
     apart = sorted({item.key for item in before.values()} ^ {item.key for item in after.values()}) if before else []
     if apart:
-        lacking = next(own.title for run in runs.values() for own in run.values() if own.key == apart[0])
+        lacking = next(table.title for run in runs.values() for table in run.values() if table.key == apart[0])
         raise BadInputError(f"{lacking!r} is published in one run alone; give both, or leave it out.")
     counts, figures = {}, {}
-    for run, own in runs.items():
-        counts[run] = {item.columns: item.counts() for item in own.values() if not item.is_summary}
-        figures[run] = {item.key: item.summary() for item in own.values() if item.is_summary}
+    for run, tables in runs.items():
+        counts[run] = {item.columns: item.counts() for item in tables.values() if not item.is_summary}
+        figures[run] = {item.key: item.summary() for item in tables.values() if item.is_summary}
     records = _count(declared, messages)
     if records is None:
         run = "before" if before else "after"
@@ -307,11 +307,11 @@ def write_statistics(
         ...     sorted(path.name for path in Path(folder).iterdir())
         ['iteration-000.json', 'statistics.json']
     """
-    at = Path(folder)
-    at.mkdir(parents=True, exist_ok=True)
-    write_whole(at / DECLARATION, json.dumps(declaration, indent=1) + "\n", private=True)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    write_whole(place / DECLARATION, json.dumps(declaration, indent=1) + "\n", private=True)
     for k, message in enumerate(iterations):
         whole = {name: value for name, value in message.items() if value is not None}
         text = json.dumps(whole, default=lambda value: np.asarray(value).tolist())
-        write_whole(at / f"iteration-{k:03d}.json", text + "\n", private=True)
-    read_statistics(at)
+        write_whole(place / f"iteration-{k:03d}.json", text + "\n", private=True)
+    read_statistics(place)

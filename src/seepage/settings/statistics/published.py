@@ -45,7 +45,7 @@ class Published:
         for part in self.title.split("|"):
             name, _, category = part.partition("=")
             name, category = name.strip(), category.strip()
-            spelled = [str(own) for own in self.names.get(name, ())]
+            spelled = [str(level) for level in self.names.get(name, ())]
             if name not in names or (category and category not in spelled):
                 raise BadInputError(
                     f"{self.where}: the table {self.title!r} is of {part.strip()!r}, and not of a declared column or "
@@ -67,7 +67,7 @@ class Published:
     def counts(self) -> np.ndarray:
         """Return the numbers of records by the levels of the columns, in ascending order of the columns."""
         places = [place for place, _ in self.parts]
-        widths = tuple(len(own) for own in self.names.values())
+        widths = tuple(len(levels) for levels in self.names.values())
         wanted = tuple(widths[place] for place in places)
         try:
             counts = np.array(_without_none(self.given), dtype=float)
@@ -119,14 +119,14 @@ class Published:
                 f"{self.where}: {self.title!r} is of {figures['n']:g} records, which is no number of them."
             )
         named = {"total": "sum", "deviation": "sd"}
-        own = {
+        moments = {
             name: figures.get(named.get(name, name)) for name in ("mean", "total", "squares", "variance", "deviation")
         }
         return kernel.Summary(
             column,
             tuple(float(cast("float", value)) for value in values),
             int(figures["n"]),
-            **own,
+            **moments,
             quantiles=tuple(shares),
             within=tuple((place, cast("int", level)) for place, level in groups),
             centre=figures.get("centre", 0.0),

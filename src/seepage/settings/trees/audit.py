@@ -219,11 +219,11 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> A
     tested = order[spec.clients * count :][:TESTED]
 
     def rows_of(places: np.ndarray) -> np.ndarray:
-        cells, _ = table.at(torch.from_numpy(places))
+        cells, _ = table.take(torch.from_numpy(places))
         rows = boosting.encoded(data.schema, data.statistics, cells)
         return rows if defense.cuts is None else defense.cuts.rounded(data.schema, data.statistics, rows)
 
-    labels = [numbers_of(data, table.at(torch.from_numpy(places))[1]) for places in splits]
+    labels = [numbers_of(data, table.take(torch.from_numpy(places))[1]) for places in splits]
     parts = [rows_of(places) for places in splits]
     least = spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight
     most = spec.max_bin if defense.max_bin is None else defense.max_bin
@@ -236,7 +236,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> A
     if spec.protocol != "histogram":
         _, messages = (boosting.bagging if spec.protocol == "bagging" else boosting.cyclic)(parts, labels, recipe)
         forest, message = messages[0].forest, messages[0]
-        secret = _secret(message, parts[0], labels[0], data, table.at(torch.from_numpy(splits[0]))[0])
+        secret = _secret(message, parts[0], labels[0], data, table.take(torch.from_numpy(splits[0]))[0])
         message = replace(message, forest=forest.stripped(defense.hidden))
     elif defense.noise is not None:
         noise, generator = defense.noise, np.random.default_rng([seed, 1])
@@ -249,17 +249,17 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> A
     else:
         booster, cuts = boosting.train_together(parts, labels, recipe)
         forest = boosting.forest_of(booster)
-        rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
-        message = boosting.histograms(forest, cuts, rows, own, spec.depth)
+        rows, their_labels = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
+        message = boosting.histograms(forest, cuts, rows, their_labels, spec.depth)
         secret = TreesSecret((), (), (), {})
-    figures = utility(forest, rows_of(tested), numbers_of(data, table.at(torch.from_numpy(tested))[1]))
+    figures = utility(forest, rows_of(tested), numbers_of(data, table.take(torch.from_numpy(tested))[1]))
     if defense.noise is not None:
         outputs = None if forest.labels is None else forest.outputs
         guarantee = defense.noise.guarantee(spec.trees, forest.columns, spec.depth, outputs, DELTA)
         if guarantee is not None:
             figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
-    cells, true = table.at(attacked)
+    cells, true = table.take(attacked)
     return AttackedClient(message, cells, true, figures, secret)
 
 

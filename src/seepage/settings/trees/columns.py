@@ -243,12 +243,12 @@ class _Grown:
     def sums(self) -> ColumnSumsView:
         """Return what the active party sees."""
         partition = self.audit.partition
-        own = encoder_of(partition.schemas[0]).encode(self.cells[:, list(partition.columns[0])])
+        inputs = encoder_of(partition.schemas[0]).encode(self.cells[:, list(partition.columns[0])])
         target = partition.schema.target
         labels = self.labels[:, None]
         if isinstance(target, Discrete):
             labels = torch.nn.functional.one_hot(self.labels.long(), target.width)
-        return ColumnSumsView((self.grown.decrypted,), torch.cat([own.double(), labels.double()], dim=1)[None])
+        return ColumnSumsView((self.grown.decrypted,), torch.cat([inputs.double(), labels.double()], dim=1)[None])
 
     def nodes(self) -> NodesView:
         """Return what the passive party sees; in the negative control, the nodes of other rows."""
@@ -258,16 +258,18 @@ class _Grown:
         nodes = self.grown.nodes[:_GUESSED]
         if self.audit.swapped:
             nodes = torch.cat([nodes[:known], nodes[known:].roll(1, 0)])
-        own = encoder_of(schema).encode(self.cells[:_GUESSED, observer])
-        return NodesView(nodes[None], self.grown.tree_of, own[None].double())
+        inputs = encoder_of(schema).encode(self.cells[:_GUESSED, observer])
+        return NodesView(nodes[None], self.grown.tree_of, inputs[None].double())
 
     def knows_columns(self) -> FeatureKnowledge:
         """Return the side information of the active party."""
         schema, statistics = self.audit.partition.schemas[1], self.audit.data.statistics
         count = self.audit.spec.leaked
-        own = self.cells[None, :count, list(self.audit.partition.columns[0])]
+        active_cells = self.cells[None, :count, list(self.audit.partition.columns[0])]
         leaked = (
-            Leaked(self.cells[None, :count, self.passive], self.cells.new_zeros(1, count, 0), own) if count else None
+            Leaked(self.cells[None, :count, self.passive], self.cells.new_zeros(1, count, 0), active_cells)
+            if count
+            else None
         )
         marginals = tuple(statistics.marginals[i] for i in self.passive)
         return FeatureKnowledge(schema, marginals, _known_defense(self.defense), leaked=leaked)
@@ -276,15 +278,15 @@ class _Grown:
         """Return the passive party's cells as a secret; the records that the active party knows do not count."""
         counted = slice(self.audit.spec.leaked, None)
         secret = ColumnsSecret(self.cells[None, counted, self.passive], self.labels[None, counted])
-        seen = (self.sums(), self.knows_columns())
+        inputs = (self.sums(), self.knows_columns())
 
         def score(guess: FeatureGuess) -> Outcome:
             chances = guess.chances and tuple(c if c is None else c[:, counted] for c in guess.chances)
-            some = replace(guess, cells=guess.cells[:, counted], chances=chances)
-            return features_outcome(seen[1], secret, some, self.audit.keeps_records)
+            scored = replace(guess, cells=guess.cells[:, counted], chances=chances)
+            return features_outcome(inputs[1], secret, scored, self.audit.keeps_records)
 
         shape = {"training": 1, "record": len(self.cells), "column": len(self.passive)}
-        return AttackedSecret("trees", FeatureGuess, lambda: seen, seeds, score, secret.cells.shape[1], shape)
+        return AttackedSecret("trees", FeatureGuess, lambda: inputs, seeds, score, secret.cells.shape[1], shape)
 
 
 def partition_of(spec: TreesSpec, data: Dataset) -> Partition:
@@ -310,7 +312,7 @@ def _training(audit: ColumnsAudit, configuration: Configuration, unit: int) -> _
     defense, count = audit.defenses[configuration.defense], configuration.batch_size
     assert count is not None
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(data.all)))
-    (cells, labels), (others, theirs) = (data.all.at(some) for some in (order[:count], order[count:][:TESTED]))
+    (cells, labels), (others, theirs) = (data.all.take(part) for part in (order[:count], order[count:][:TESTED]))
     grown_on = cells
     passive = list(audit.partition.columns[1])
     if audit.swapped:

@@ -129,8 +129,8 @@ def _findings(view: TreeFilesView, knowledge: TreesKnowledge, guess: RecordsGues
     counts = [[int(value) for value in np.rint(row)] for row in leaves] if exact else []
     points = [f"rows of each class in the first tree's {len(counts)} leaves are known exactly"] if counts else []
     for name, values in listed[0].items():
-        some = ", ".join(f"{value:g}" for value in values[:_SHOWN]) + ", ..." * (len(values) > _SHOWN)
-        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {some}")
+        listing = ", ".join(f"{value:g}" for value in values[:_SHOWN]) + ", ..." * (len(values) > _SHOWN)
+        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {listing}")
     figures = {
         "records": count,
         "leaf_counts": counts,

@@ -162,10 +162,10 @@ sums that it decrypts, and the passive party reads labels from the rows of the n
             without = {"leaked": ("own_columns",), "labels": ("node_heads", "label_columns")}
             left_out = [name for need, names in without.items() if known[need] == 0 for name in names]
 
-            def some(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+            def applying(parts: tuple[Part, ...]) -> tuple[Part, ...]:
                 return tuple(part for part in parts if part.name not in left_out)
 
-            return {"attacks": some(_OF_COLUMNS), "baselines": some(_BASELINES_OF_COLUMNS), **values}
+            return {"attacks": applying(_OF_COLUMNS), "baselines": applying(_BASELINES_OF_COLUMNS), **values}
         return values
 
     @model_validator(mode="after")

@@ -186,11 +186,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
         # Refuse, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
-        self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
-        _check_own(spec, data, self._own)
+        self._factories = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
+        _check_own(spec, data, self._factories)
         network = self.network([0], VerticalDefense())
         for defense in map(defense_of, spec.defenses):
-            if defense.bottleneck is not None and "bottom" in self._own:
+            if defense.bottleneck is not None and "bottom" in self._factories:
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
         label_inference.refuse_class_attacks("vertical", spec.attacks, data.schema.target)
@@ -237,8 +237,12 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
             limits=(
                 *(_not_attacked(spec, data, partition) if tables else ()),
-                *((inversion_in_words(network.bottoms[spec.victim], victim_schema),) if "bottom" in self._own else ()),
-                *as_they_predict({kind: own_parts[kind] for kind in self._own}),
+                *(
+                    (inversion_in_words(network.bottoms[spec.victim], victim_schema),)
+                    if "bottom" in self._factories
+                    else ()
+                ),
+                *as_they_predict({kind: own_parts[kind] for kind in self._factories}),
                 *of_some_rows(data, self._table),
             ),
             attacker="The active party",
@@ -274,24 +278,26 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
-        networks: dict[str, Json] = {kind: factory.digest for kind, factory in self._own.items()}
+        networks: dict[str, Json] = {kind: factory.digest for kind, factory in self._factories.items()}
         return {"columns": [list(columns) for columns in self.partition.columns], "networks": networks}
 
     def network(self, seeds: Sequence[int], defense: VerticalDefense) -> VerticalModel:
         """Return the networks of some trainings before they are trained."""
-        spec, layout, partition, own = self.spec, self.layout, self.partition, self._own
+        spec, layout, partition, factories = self.spec, self.layout, self.partition, self._factories
         if layout is not None:
             return layout.network(partition, seeds)
         narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
         widths = [spec.features] + [narrow] * (partition.parties - 1)
         bottoms: list[nn.Module] = []
-        if "bottom" in own:
+        if "bottom" in factories:
             for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
                 if not schema.columns:
                     bottoms.append(NoFeatures())
                     widths[party] = 0
                     continue
-                bottom, width = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
+                bottom, width = own_bottom(
+                    factories["bottom"], schema, party, features, [seed + party + 1 for seed in seeds]
+                )
                 if party and defense.bottleneck is not None and width != features:
                     raise BadInputError(
                         f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {width}; have "
@@ -302,9 +308,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
         if bottoms:
             model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
-        if "top" in own:
+        if "top" in factories:
             outputs = outputs_of(model.schema.target, model.head)
-            model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
+            model = replace(model, top=own_top(factories["top"], widths, outputs, seeds))
         return model
 
     def seeds(self, purpose: str) -> list[int]:
@@ -333,24 +339,25 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         both = [split(data.all, spec.test_share, seed) for seed in seeds]
         rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
         auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-        order, each = label_inference.of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
-        train = Rows(train.cells[each, order], train.labels[each, order])
+        order = label_inference.of_two_kinds(train.labels, sizes.labels)
+        trainings = torch.arange(spec.repetitions)[:, None]
+        train = Rows(train.cells[trainings, order], train.labels[trainings, order])
         model = self.network(self.seeds("initialisation"), defense)
         learning = _learning(spec, defense)
         trained = learning.train(model, train, self.seeds("training"))
         if spec.attacked == "trained":
-            seen = learning.recall(trained, spec.victim)
+            transcript = learning.recall(trained, spec.victim)
         else:
-            seen = learning.observe(trained, test, spec.victim, self.seeds("defense")[0], spec.exposures)
-        seen, leaked = leak(seen, spec.leaked)
+            transcript = learning.observe(trained, test, spec.victim, self.seeds("defense")[0], spec.exposures)
+        transcript, leaked = leak(transcript, spec.leaked)
         knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
-        seen = seen.of(slice(0, sizes.attacked))
+        transcript = transcript.of(slice(0, sizes.attacked))
         if self.swapped:
             # Rows were shuffled, so that the record before is any other.
-            features = list(seen.view.features)
+            features = list(transcript.view.features)
             features[spec.victim] = features[spec.victim].roll(1, 1)
-            seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-        return VerticalExposure(self, learning, trained, seen, test, knowledge, auxiliary, model)
+            transcript = replace(transcript, view=replace(transcript.view, features=tuple(features)))
+        return VerticalExposure(self, learning, trained, transcript, test, knowledge, auxiliary, model)
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of all trainings with all parts, from rehearsals on two small shares of the rows.
@@ -367,11 +374,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             share = share if share < _WORTH_A_SHARE else 1.0
 
             def expose(size: int, epochs: int) -> Exposure:
-                some = self.data if share == 1.0 else some_rows(self.data, int(size * share * rows), self.spec.seed)
+                sample = self.data if share == 1.0 else some_rows(self.data, int(size * share * rows), self.spec.seed)
                 attacked = max(self.spec.gradient_batch, int(size * share * sizes.attacked))
                 attacked = min(attacked, sizes.attacked)
                 spec = with_fields(self.spec, {"epochs": epochs, "attacked_records": attacked})
-                return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
+                return VerticalAudit(spec, sample, self.own).expose(configuration, range(self.units))
 
             self._forecast["seconds"] = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast["seconds"]
@@ -419,8 +426,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
         if not attacks or self.layout is not None:
             return None
-        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
-        planted = with_coins(some, _CONTROL_COINS, self.spec.seed, copies=_COPIED)
+        sample = some_rows(self.data, _CONTROL_ROWS, self.spec.seed, _CONTROL_FEWEST)
+        planted = with_coins(sample, _CONTROL_COINS, self.spec.seed, copies=_COPIED)
         changed = {
             "passive": (planted.schema.names[-_CONTROL_COINS:],),
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
@@ -428,7 +435,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             **{"bottom_model": "vertical_mlp", "top_model": "vertical_mlp"},
             # A coin is one-hot: two inputs. Logits are too few for the coins.
             **{"unsplit": self._logits, "bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
-            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": min(64, len(some.all) // 10)},
+            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": min(64, len(sample.all) // 10)},
             "attacked_records": 200,
             "attacked": "held_out",
             "attacks": attacks,
@@ -579,7 +586,7 @@ class VerticalExposure(Exposure):
     audit: VerticalAudit
     learning: VerticalLearning
     trained: TrainedVertical
-    seen: FeatureTranscript[FeatureView]
+    transcript: FeatureTranscript[FeatureView]
     test: Rows
     knowledge: FeatureKnowledge  # before anything is granted
     auxiliary: Rows
@@ -604,7 +611,7 @@ class VerticalExposure(Exposure):
             figures += label_inference.task_figures(target, predicted, true)
             if self.learning.flip is not None and isinstance(target, Discrete):
                 figures.append(Measurement.of_unit("label_epsilon", None, self.learning.flip.epsilon(target.width)))
-            trainings.append(Outcome(figures, pictures=[self.picture(self.seen.cells[k])]))
+            trainings.append(Outcome(figures, pictures=[self.picture(self.transcript.cells[k])]))
         quality = joined(trainings, self.audit.about)
         if isinstance(target, Discrete) and target.width == 2:
             return replace(quality, measured=[*quality.measured, *self._labels(target.sorted_codes[-1])])
@@ -631,19 +638,19 @@ class VerticalExposure(Exposure):
         """Return the attacked party's cells as a secret of an attack, a baseline or the self-inversion."""
         itself, is_table = part.kind == "about", self.audit.layout is None
         needs = () if itself else entry_in("vertical", part).needs
-        seen, attack = self.first if "gradients" in needs else self.seen, None
+        observed, attack = self.first if "gradients" in needs else self.transcript, None
         label = part.label.removesuffix(f"_{SELF_INVERSION}") if itself else part.label
         if part.kind != "baseline" and label in self.audit.shadowing:
             # A shadow that serves two readings is given what it needs where it is trained.
             needs, read = (), lambda view, *_: self.shadow(label).guess(view)
-            attack = (lambda *_: self.shadow(label).self_inversion(seen.cells)) if itself else read
+            attack = (lambda *_: self.shadow(label).self_inversion(observed.cells)) if itself else read
 
         def score(guess: FeatureGuess) -> Outcome:
-            return self.figures(seen, guess, self.questions if is_table and not itself else None)
+            return self.figures(observed, guess, self.questions if is_table and not itself else None)
 
-        trainings, records, seeds = seen.view.trainings, seen.view.records, self.audit.seeds("attack")
+        trainings, records, seeds = observed.view.trainings, observed.view.records, self.audit.seeds("attack")
         shape = {"training": trainings, "record": records, "column": len(self.knowledge.schema.columns)}
-        given = (lambda: (seen.view, self.granted(needs)), seeds, score, trainings * records)
+        given = (lambda: (observed.view, self.granted(needs)), seeds, score, trainings * records)
         return AttackedSecret("vertical", FeatureGuess, *given, shape if is_table else None, attack)
 
     def labels(self, part: PlannedPart) -> AttackedSecret[LabelGuess]:
@@ -695,26 +702,28 @@ class VerticalExposure(Exposure):
     @property
     def first(self) -> FeatureTranscript[FeatureView]:
         """The records whose gradients are granted."""
-        return self.seen.of(slice(0, self.audit.sizes.gradients))
+        return self.transcript.of(slice(0, self.audit.sizes.gradients))
 
     def shadow(self, label: str) -> ShadowInversion:
         """Return shadow and InverNet of an attack, trained once for both readings."""
         if label not in self.shadows:
             attack = self.audit.shadowing[label]
             needs = registry.attacks.of("vertical").entry_of(attack).needs
-            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.audit.seeds("attack"))
+            self.shadows[label] = attack.fit_shadow(
+                self.transcript.view, self.granted(needs), self.audit.seeds("attack")
+            )
         return self.shadows[label]
 
     def figures(
-        self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, questions: Questions | None
+        self, observed: FeatureTranscript[FeatureView], guess: FeatureGuess, questions: Questions | None
     ) -> Outcome:
         """Return a guess's figures in each training."""
         if self.audit.layout is None:
-            outcome = features_outcome(self.knowledge, seen, guess, self.audit.keeps_records, questions)
+            outcome = features_outcome(self.knowledge, observed, guess, self.audit.keeps_records, questions)
         else:
             pictures = [self.picture(cells) for cells in guess.cells]
-            outcome = Outcome(self.audit.layout.measure(seen, guess), pictures=pictures)
-        queries = torch.full((seen.view.trainings,), guess.queries, dtype=torch.float64)
+            outcome = Outcome(self.audit.layout.measure(observed, guess), pictures=pictures)
+        queries = torch.full((observed.view.trainings,), guess.queries, dtype=torch.float64)
         return replace(outcome, measured=[*outcome.measured, Measurement("queries", None, queries)])
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
@@ -750,19 +759,19 @@ def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
     return any(part.column is not None for part in parts if part.kind == "attack")
 
 
-def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory]) -> None:
+def _check_own(spec: VerticalSpec, data: Dataset, factories: Mapping[str, OwnFactory]) -> None:
     """Refuse attacks that read layers which a user's own network need not have."""
-    if own and data.layout is not None:
+    if factories and data.layout is not None:
         raise BadInputError(f"rows of {data.name!r} have networks of their own; leave bottom_model and top_model out.")
     attacks = registry.attacks.of("vertical")
     for part in spec.attacks:
         entry = entry_of(attacks, part)
-        linear = set(_linear(part)) & own.keys()
-        layered = "bottom" in own and ("gradients" in entry.needs or BatchView in entry.sees)
-        if linear or layered or ("gradients" in entry.needs and "top" in own):
+        linear = set(_linear(part)) & factories.keys()
+        layered = "bottom" in factories and ("gradients" in entry.needs or BatchView in entry.sees)
+        if linear or layered or ("gradients" in entry.needs and "top" in factories):
             raise BadInputError(
                 f"the attack {part.title!r} is made for the fully connected networks of vertical_mlp, but "
-                f"{' and '.join(f'{kind}_model' for kind in own)} is your own; leave the attack out."
+                f"{' and '.join(f'{kind}_model' for kind in factories)} is your own; leave the attack out."
             )
 
 

@@ -51,7 +51,7 @@ class VerticalLayout(Protocol):
         """Return networks of some trainings, with the layout of a party's part."""
         ...
 
-    def measure(self, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+    def measure(self, transcript: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
         """Return the figures of a guess, one value a training."""
         ...
 

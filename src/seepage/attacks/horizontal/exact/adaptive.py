@@ -123,8 +123,8 @@ def labels_of_step(
     target = knowledge.statistics.target.probabilities.to(rows.device).double()
     means, variance = [], rows.new_zeros(()).double()
     for label, share in enumerate(target):
-        each = gradient(model, rows[:, None], torch.full_like(rows[:, :1], label))
-        flat = torch.cat([g.flatten(1) for g in each.values()], 1).double()
+        gradients = gradient(model, rows[:, None], torch.full_like(rows[:, :1], label))
+        flat = torch.cat([g.flatten(1) for g in gradients.values()], 1).double()
         means.append(flat.mean(0))
         variance = variance + share * flat.var(0) / records
     estimates, error = (
@@ -168,7 +168,7 @@ def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> Update
     update = {}
     for name, g in first.gradient.items():
         before = begin[name].detach()
-        own = g + decay * before if training.optimizer == "adam" else g
-        step = rate * own / (own.abs() + epsilon)
+        averaged = g + decay * before if training.optimizer == "adam" else g
+        step = rate * averaged / (averaged.abs() + epsilon)
         update[name] = step + rate * decay * before if training.optimizer == "adamw" else step
     return replace(view, update=update, training=smoother)

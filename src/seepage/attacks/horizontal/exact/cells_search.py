@@ -1,4 +1,24 @@
-"""Search for single records that are consistent with the spans of the layers' gradients."""
+"""Search for single records that are consistent with the spans of the layers' gradients.
+
+Each record's input ``a_l`` of a layer l lies in the span of the rows of the layer's gradient (``spans``). With the rows
+of ``Q_l`` an orthonormal basis of what is orthogonal to the span, and ``x(z, n)`` the encoded row of categories z and
+standardised numbers n, every record is a zero of
+
+    f(z, n) = |Q_1 (x, 1)|^2 + sum_l s_l^2 |Q_l (a_l(x), 1)|^2,   l the deeper layers that are compared (taps),
+
+where ``s_l`` brings inputs to one usual length. The first term is also 0 at every row of the table that is a
+combination of records. The others are not, since what lies between the layers is not linear: a combination of rows does
+not enter a deeper layer as the combination of their inputs. A zero proves nothing yet; ``Gradient.prove`` decides.
+
+The row is affine in the one-hot categories and in the numbers, and so are ``Q_1 (x, 1)`` and the state, from which the
+taps' inputs follow: one category adds one column to both. All changes of one category are therefore tried together,
+each with a Gauss-Newton step of the numbers where the network is not too large for it,
+
+    n <- n - (J^T J)^-1 J^T r,   r the entries of f before they are squared,   J = dr / dn.
+
+J is taken where the start stands, once for all its changes: the matrix is wrong by as much as one category moves the
+slopes, but the step is only kept where f falls.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +109,14 @@ class CellsSearch:
         self._slope = weight[:, self._place]
         self._away_slope = off[:, self._place]
         self._costly = network.memory > _COSTLY * len(weight)
-        self._deep = [_Tap.of(spans[tap.at], tap.inputs, tap.scale) for tap in network.taps if tap.at < len(spans)]
+        self._deep = [
+            _Tap.of(spans[tap.layer], tap.inputs, tap.scale) for tap in network.taps if tap.layer < len(spans)
+        ]
         self._errors = errors
         back = errors_back(network) if errors and isinstance(network, Network) else ()
         if len(back) == 1:
-            own = back[0] / spans[0].scale
-            self._size, self._beyond = own.square(), spans[0].off_columns * own
+            target = back[0] / spans[0].scale
+            self._size, self._beyond = target.square(), spans[0].off_columns * target
         else:
             self._errors = 0.0
 
@@ -163,6 +185,7 @@ class CellsSearch:
             improved = f < misfit[live] * (1 - _GAIN)
             numbers[live], misfit[live] = n, f
             if len(self._code):
+                # The columns that leave and enter the row with each change of one category.
                 old = (self._first + codes[live])[:, self._column]
                 new = self._first[self._column] + self._code
                 dm = self._output_weight[new] - self._output_weight[old]
@@ -173,11 +196,11 @@ class CellsSearch:
                 g = self._misfit(m[:, None] + dm, a[:, None] + da, tried, rough=self._costly)
                 best = g.min(1)
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
-                which, at = live[take], best.indices[take]
-                codes[which, self._column[at]] = self._code[at]
-                outputs[which] += dm[take, at]
-                away[which] += da[take, at]
-                numbers[which], misfit[which] = tried[take, at], best.values[take]
+                which, moves = live[take], best.indices[take]
+                codes[which, self._column[moves]] = self._code[moves]
+                outputs[which] += dm[take, moves]
+                away[which] += da[take, moves]
+                numbers[which], misfit[which] = tried[take, moves], best.values[take]
                 improved[take] = True
             live = live[improved]
         return SearchEnds(codes, numbers, misfit)
@@ -251,6 +274,7 @@ class _Tap:
         """Return the squared distance of inputs from the span."""
         if self.rows is None:
             return (entered @ self.off.T + self.shift).square().sum(-1)
+        # Pythagoras: what lies outside is the whole less what lies inside.
         inside = entered @ self.rows[0].T + self.rows[1]
         return (self.scale**2 * (entered.square().sum(-1) + self.constant) - inside.square().sum(-1)).clamp_min(0)
 

@@ -104,8 +104,8 @@ def write_certificate(
         for row, label in zip(cells.tolist(), labels.tolist(), strict=True)
     ]
     message = {name: part[victim].detach().cpu() for name, part in view.message.items()}
-    at = view.place(victim) if isinstance(view, GradientView) else view.model.parameters
-    head = verify.header(message, at, declaration(view, Knowledge(schema, statistics, len(records))))
+    parameters = view.place(victim) if isinstance(view, GradientView) else view.model.parameters
+    head = verify.header(message, parameters, declaration(view, Knowledge(schema, statistics, len(records))))
     claims, salts, digest = [], [], verify.digest_of(head)
     for i, c in (proof.cells | proof.given).nonzero().tolist():
         place, salt = [i, schema.names[c], not bool(proof.cells[i, c])], secrets.token_hex(32)

@@ -38,12 +38,12 @@ def _rectified(module: nn.Module) -> list[nn.Module] | None:
     # None unless each layer runs once, takes exactly what the one before returned or the ReLU of it, and the outputs
     # are those of the last one; and unless these layers hold all parameters, in this order.
     leaves = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear | BatchNorm)}
-    own = [parameter for layer in leaves.values() for parameter in layer.parameters(recurse=False)]
+    of_layers = [parameter for layer in leaves.values() for parameter in layer.parameters(recurse=False)]
     parameters = list(module.parameters())
     first = next(iter(leaves.values()), None)
-    if not isinstance(first, nn.Linear) or len(own) != len(parameters) or any(map(_is_special, module.modules())):
+    if not isinstance(first, nn.Linear) or len(of_layers) != len(parameters) or any(map(_is_special, module.modules())):
         return None
-    if any(a is not b for a, b in zip(own, parameters, strict=True)):
+    if any(a is not b for a, b in zip(of_layers, parameters, strict=True)):
         return None
     # Rows of several sizes: an activation that only begins as a ReLU does is seen.
     drawn = torch.randn(_ROWS, first.in_features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -90,14 +90,14 @@ def chain_of(
             chain.append(layers.flattened)
         elif isinstance(part, nn.Linear | BatchNorm | nn.Conv1d):
             i = places[id(part.weight)]
-            weight, own = parameters[i], received[i]
+            weight, sent = parameters[i], received[i]
             if isinstance(part, nn.Conv1d):
-                chain.append(layers.Convolution(i, weight[..., 0, :], own[:, :, 0]))
+                chain.append(layers.Convolution(i, weight[..., 0, :], sent[:, :, 0]))
             elif isinstance(part, BatchNorm):
-                chain.append(layers.Normalisation(i, weight, parameters[i + 1], part.eps, own, received[i + 1]))
+                chain.append(layers.Normalisation(i, weight, parameters[i + 1], part.eps, sent, received[i + 1]))
             else:
-                back = weight.transpose(-2, -1).contiguous(), own.transpose(1, 2).contiguous()
-                chain.append(layers.Affine(i, weight, parameters[i + 1], own, received[i + 1], *back))
+                back = weight.transpose(-2, -1).contiguous(), sent.transpose(1, 2).contiguous()
+                chain.append(layers.Affine(i, weight, parameters[i + 1], sent, received[i + 1], *back))
     return layers.Chain(chain)
 
 
@@ -151,5 +151,5 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
 def _is_special(part: nn.Module) -> bool:
     """Whether a module does more than its type says: hooks, or parameters computed from others."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
-    own = [name for name, _ in part.named_parameters(recurse=False)]
-    return any(hooks) or (isinstance(part, nn.Linear | BatchNorm) and own != ["weight", "bias"])
+    parameters = [name for name, _ in part.named_parameters(recurse=False)]
+    return any(hooks) or (isinstance(part, nn.Linear | BatchNorm) and parameters != ["weight", "bias"])

@@ -60,11 +60,11 @@ def lost_to_clipping(
     lost = []
     for label in range(classes):
         total = torch.zeros(parameters[bias].numel(), dtype=torch.float64, device=rows.device)
-        for some in rows.split(_RECORDS_AT_ONCE):
-            places = {name: p.expand(len(some), *p.shape) for name, p in parameters.items()}
-            each = gradient(model, some[:, None], torch.full_like(some[:, :1], label), places)
-            scale = (bound / _norms(each)).clamp(max=1)
-            total += ((1 - scale)[:, None] * each[bias].flatten(1)).sum(0).double()
+        for group in rows.split(_RECORDS_AT_ONCE):
+            places = {name: p.expand(len(group), *p.shape) for name, p in parameters.items()}
+            gradients = gradient(model, group[:, None], torch.full_like(group[:, :1], label), places)
+            scale = (bound / _norms(gradients)).clamp(max=1)
+            total += ((1 - scale)[:, None] * gradients[bias].flatten(1)).sum(0).double()
         lost.append(total / len(rows))
     return torch.stack(lost)
 

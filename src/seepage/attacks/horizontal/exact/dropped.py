@@ -145,11 +145,11 @@ def _own_errors(
     reacted = span.scale.isfinite()
     silent = network.run(rows).quiet() & reacted
     testable = silent.sum(1) >= span.rank + _LEAST_SILENT
-    for at in testable.nonzero()[:, 0].tolist():
-        _, values, right = torch.linalg.svd(columns[silent[at]])
+    for row in testable.nonzero()[:, 0].tolist():
+        _, values, right = torch.linalg.svd(columns[silent[row]])
         if float(values[-1]) < _NO_ERROR and (span.rank < 2 or float(values[-2]) > _NO_ERROR):
-            errors[at] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
-            sure[at] = True
+            errors[row] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
+            sure[row] = True
     return errors, sure, testable
 
 

@@ -66,10 +66,10 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     silent = _silent(shares, vectors, _NEARLY_ZERO)
     silent = silent[silent.sum(1) >= least].unique(dim=0)
     mask = silent.to(shares.dtype)
-    values, own = torch.linalg.eigh(torch.einsum("dh,hr,hs->drs", mask, shares, shares))
+    values, eigenvectors = torch.linalg.eigh(torch.einsum("dh,hr,hs->drs", mask, shares, shares))
     left = _LEFT * (values[:, :1].clamp_min(0) / mask.sum(1, keepdim=True)).sqrt()
     alone = values[:, 1] > _SECOND**2 * values[:, -1] if shares.shape[1] > 1 else torch.ones_like(values[:, 0]).bool()
-    vectors = own[alone, :, 0]
+    vectors = eigenvectors[alone, :, 0]
     silent = _silent(shares, vectors, _ZERO, left[alone])
     return merged(Directions(vectors, silent).of(silent.sum(1) >= least), len(vectors))
 

@@ -92,7 +92,7 @@ def choose_records(
     new = valid & ~(alike & torch.ones_like(alike).tril(-1)).any(-1)
     mode = torch.tensor([m.median for m in knowledge.statistics.marginals], dtype=cells.dtype, device=cells.device)
     chosen = mode.repeat(len(cells), knowledge.batch_size, 1)
-    for batch, fresh, own in zip(chosen, new, cells, strict=True):
-        best = own[fresh][: knowledge.batch_size]
+    for batch, fresh, candidates in zip(chosen, new, cells, strict=True):
+        best = candidates[fresh][: knowledge.batch_size]
         batch[: len(best)] = best
     return chosen

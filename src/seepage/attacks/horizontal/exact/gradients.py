@@ -1,4 +1,30 @@
-"""One victim's gradient layer by layer: contributions of single records, and the rest without them."""
+"""One victim's gradient layer by layer: contributions of single records, and the rest without them.
+
+With ``J_i`` the Jacobian of record i's outputs by those of a layer, ``a_i`` its extended input there, and ``e_i`` the
+derivative of the message's loss by its outputs, the layer's gradient is
+
+    G = sum_i u_i a_i^T,   u_i = J_i^T e_i,
+
+since errors go down a network linearly. Loss and labels are in the few numbers ``e_i`` alone. For c copies of a record,
+``k_y`` of them with label y, these are ``(c p - k) / n`` under the mean cross-entropy of n records with chances p.
+
+**A candidate** says its a and J; its e is unknown, but a combination ``b w`` of a basis b of the errors at the outputs
+(under a softmax they add up to 0). By Wedderburn (1934), a matrix of rank one is a part of G whose removal lowers the
+rank,
+
+    rank(G - s u a^T) = rank(G) - 1,   just if   a lies in the span of G's rows, u in that of its columns,
+                                                 and s a^T G^+ u = 1.
+
+A record's part is one where the inputs and the errors of all records are independent. So ``a`` is tested first. ``w``
+is the combination that leaves least of ``u = J^T b w`` outside of the columns: the last right singular vector of what
+the columns of ``J^T b`` have there. s follows, and with it ``e = s b w``. Now ``n e = c p - k`` has to hold for whole
+numbers k from 0 up and one c: they say how many copies there are, and of which labels. Rows of G are divided by their
+lengths before, which changes no span of rows and lets no unit drown the others.
+
+**Without a form** of the loss, e is kept as it is. All records' e are then those of the least squares over the layers
+of ``G - sum_i (J_i^T b w_i) a_i^T``. As ``<u a^T, v c^T> = (u v)(a c)``, the matrix of their normal equations is the
+entrywise product of two matrices of products, and never of the size of G times the number of records.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +139,7 @@ class Gradient:
         received = [g[victim] for g in view.gradient.values()]
         layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
         rounding = torch.finfo(received[0].dtype).eps
-        network, model = Network.at(list(place.values())), view.model
+        network, model = Network.of_parameters(list(place.values())), view.model
         gradient = cls(network, model.head, layers, records, rounding, model.form)
         gradient._names = list(view.gradient)
         return gradient
@@ -189,12 +215,12 @@ class Gradient:
 
     def spans(self) -> list[Span]:
         """Return the span of the remaining gradient in each layer that distinguishes single records."""
-        return [self.span(at, layer) for at, layer in enumerate(self.left[: self.network.hidden])]
+        return [self.span(index, layer) for index, layer in enumerate(self.left[: self.network.hidden])]
 
-    def span(self, at: int, layer: Tensor) -> Span:
+    def span(self, index: int, layer: Tensor) -> Span:
         """Return the span of a layer's gradient or of a part of it, with the tolerance of the whole."""
         roundings = self.tolerances.roundings
-        return Span.of(layer, self._scale[at], self._largest[at], self.rounding, roundings=roundings)
+        return Span.of(layer, self._scale[index], self._largest[index], self.rounding, roundings=roundings)
 
     def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
@@ -221,16 +247,16 @@ class Gradient:
         # The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
         # rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
         run = self.network.run(rows)
-        each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
+        by_direction = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
         copies = self._weights(counts)
         # Of one record of the mean's loss: what is added up grows with its square.
         unit = self.records * (float(copies.max()) if self.formless and len(copies) else abs(self.share))
         lengths = []
-        for at, size in enumerate(entering):
-            reach = torch.stack([errors[at].square() for errors in each]).sum(0)
+        for index, size in enumerate(entering):
+            reach = torch.stack([errors[index].square() for errors in by_direction]).sum(0)
             added = unit * ((copies * size) @ reach)
-            sizes = (added + self.received[at].square().sum(1)).sqrt()
+            sizes = (added + self.received[index].square().sum(1)).sqrt()
             there = sizes > 0
             lengths.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
         return lengths
@@ -262,9 +288,9 @@ class Gradient:
             return (copies * outputs.softmax(-1) - counts) / self.records
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
-    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
+    def prove(self, index: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
         """Test candidates against one layer: input and error in its spans, and ``most`` or fewer whole copies."""
-        evidence = self.evidence(at, span, rows)
+        evidence = self.evidence(index, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
         if self.formless:
@@ -282,6 +308,7 @@ class Gradient:
         counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         for copies in range(1, most + 1):
+            # k = c p - n e; its sum is c, since the entries of p add up to 1 and those of e to 0.
             estimates = copies * evidence.chances - evidence.total
             whole = estimates.round()
             fits = open_ & ((estimates - whole).abs().amax(1) < self.tolerances.uncounted) & (whole >= 0).all(1)
@@ -336,13 +363,14 @@ class Gradient:
         """Return the ``counts`` of a message without a form with which these records explain all layers best."""
         run = self.network.run(rows)
         basis = self._basis(run.outputs)
+        # Unknowns are the records' weights w of the first element of the basis, then those of the next.
         parts = [run.errors(direction.expand_as(run.outputs)) for direction in basis]
         size = len(rows) * len(basis)
         gram, pull = rows.new_zeros(size, size), rows.new_zeros(size)
-        for at, layer in enumerate(self.received):
+        for index, layer in enumerate(self.received):
             scale = row_scale(layer)
-            errors = torch.cat([part[at] for part in parts]) / scale
-            inputs = run.entering[at].repeat(len(basis), 1)
+            errors = torch.cat([part[index] for part in parts]) / scale
+            inputs = run.entering[index].repeat(len(basis), 1)
             gram += (errors @ errors.T) * (inputs @ inputs.T)
             pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs)
         weights = torch.linalg.pinv(gram, hermitian=True) @ pull
@@ -352,17 +380,18 @@ class Gradient:
         """Return the share by which rounded chances turn an error, in units of one record's."""
         return _TURNED * self.rounding / errors.abs().amax(1).clamp(min=1e-300)
 
-    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
+    def evidence(self, index: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return one layer's evidence about candidates."""
         # With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
         # removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
         # (Wedderburn). c says how many copies there are and of which labels.
         run = self.network.run(rows)
-        entered = run.entering[at]
+        entered = run.entering[index]
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
         outputs = run.outputs
         basis = self._basis(outputs)
-        back = torch.stack([run.errors(direction.expand_as(outputs))[at] for direction in basis], 1) / span.scale
+        # J^T b, and what of it lies outside of the columns.
+        back = torch.stack([run.errors(direction.expand_as(outputs))[index] for direction in basis], 1) / span.scale
         beyond = back @ span.off_columns.T
         if len(basis) == 1:
             weights = torch.ones_like(back[..., 0])
@@ -370,6 +399,7 @@ class Gradient:
             weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
         error = torch.einsum("nk,nku->nu", weights, back)
         off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
+        # s = 1 / (a^T G^+ u).
         share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
         errors = share[:, None] * (weights @ basis)
         total = self.records * errors

@@ -1,4 +1,28 @@
-"""Records read from a gradient one by one, each proved to be there by itself."""
+"""Records read from a gradient one by one, each proved to be there by itself.
+
+A round searches candidates in the spans of what is left of the gradient (``CellsSearch``), proves them
+(``Gradient.prove``), and takes them away. What is left then has fewer dimensions, so that more lies outside of it and
+combinations of records pass less often. The strict tolerances come first; with the loose ones the rest is estimated.
+
+**Numbers.** A search ends near a record's numbers, and what they are off by stays in the rest. Let ``m_i`` be the move
+that corrects those of record i, ``u_i`` its error at a layer, ``D_i`` the derivative of its input by its numbers, and
+j the records that were not found yet. With the errors as they are, the rest of the layer's gradient is
+
+    R = sum_j u_j a_j^T + sum_i u_i (D_i m_i)^T.
+
+P and Q, which keep what lies outside of the spans of R's columns and rows, remove the unknown first sum:
+
+    P R Q^T = sum_i (P u_i) (Q D_i m_i)^T,
+
+which is linear in the moves (``_Term``). Two unknowns, number c of record i and d of j, have the product
+``(P u_i . P u_j) (Q D_ic . Q D_jd)`` in the normal equations: the Kronecker product of two small matrices where the
+layer's input is affine in the row, so that D is the same for all. With noise of deviation s in R and moves of deviation
+m before, the likeliest moves solve ``(A^T A + (s / m)^2) moves = A^T R``, by conjugate gradients where A^T A would be
+too large. The diagonal of ``s^2 (A^T A + s^2)^-1`` has the squared standard errors of standardised numbers.
+
+**A whole batch** has no unknown records, so that the message itself is fitted (``_fitted``): Gauss-Newton steps on
+numbers and targets, now with the change of the errors, by central differences ``(u+ a+^T - u- a-^T) / (2 h)``.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +123,8 @@ class Harvest:
         if self.form is not None:
             return before > 0
         # Each class may have a weight of its own, if one that is not seen may have none.
-        seen = self.labels.unique()
-        groups = self.labels if classes is not None and len(seen) < classes else torch.zeros_like(self.labels)
+        present = self.labels.unique()
+        groups = self.labels if classes is not None and len(present) < classes else torch.zeros_like(self.labels)
         divisor = torch.ones_like(copies)
         for group in groups.unique():
             counted = (groups == group) & ~self.traceless
@@ -256,11 +280,11 @@ class Harvester(RecordHarvester):
         rows = self._rows(cells)
         left, gradient.left = gradient.left, list(gradient.received)
         spans = gradient.spans()
-        usable = [at for at, span in enumerate(spans) if tells(span)]
+        usable = [index for index, span in enumerate(spans) if tells(span)]
         gradient.left = left
         if not usable or not len(rows):
             return None
-        by_layer = [gradient.evidence(at, spans[at], rows) for at in usable]
+        by_layer = [gradient.evidence(index, spans[index], rows) for index in usable]
         return min(by_layer, key=lambda item: float((item.outside + item.off).nan_to_num(1.0).median()))
 
     def _form(self, gradient: Gradient, cells: Float[Tensor, "candidate column"]) -> FittedForm | None:
@@ -277,7 +301,7 @@ class Harvester(RecordHarvester):
         counts = cells.new_empty(0, gradient.classes)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
-        taps = [spans[tap.at] for tap in gradient.network.taps if tap.at < len(spans)]
+        taps = [spans[tap.layer] for tap in gradient.network.taps if tap.layer < len(spans)]
         ceiling = max((min(len(span.scale), span.rows.shape[1]) - _LEAST_OUTSIDE for span in taps), default=None)
         silent = self._silent(gradient)
         barren, surely = 0, None
@@ -377,11 +401,11 @@ class Harvester(RecordHarvester):
         blocks = [list(range(block.start, block.stop)) for block in self._encoder.schema.blocks]
         rows = cells[:1]
         for tower in towers:
-            own = torch.stack([tower.columns[block].any() for block in blocks])
-            pieces = self._starts.distinct(torch.where(own, cells, cells[:1]))
+            taken = torch.stack([tower.columns[block].any() for block in blocks])
+            pieces = self._starts.distinct(torch.where(taken, cells, cells[:1]))
             if len(rows) * len(pieces) > _RECOMBINED:
                 return cells[:0]
-            rows = torch.where(own, pieces[:, None], rows[None]).flatten(0, 1)
+            rows = torch.where(taken, pieces[:, None], rows[None]).flatten(0, 1)
         return rows
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
@@ -411,7 +435,7 @@ class Harvester(RecordHarvester):
         rows = self._rows(cells)
         proofs: list[Passed] = []
         for tower in gradient.network.towers:
-            proof = self._of_layers(gradient, [(at, spans[at]) for at in tower.layers if at < len(spans)], rows, left)
+            proof = self._of_layers(gradient, [(k, spans[k]) for k in tower.layers if k < len(spans)], rows, left)
             proofs += [] if proof is None else [proof]
         if not proofs:
             return cells[:0], cells.new_empty(0, gradient.classes), _Passing(cells[:0], 0, 0.0)
@@ -437,7 +461,7 @@ class Harvester(RecordHarvester):
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
     ) -> Passed | None:
         """Return which candidates pass in one of these layers; None where no layer can decide."""
-        proofs = [gradient.prove(at, span, rows, left) for at, span in spans if tells(span) and len(rows)]
+        proofs = [gradient.prove(index, span, rows, left) for index, span in spans if tells(span) and len(rows)]
         return reduce(Passed.joined, proofs) if proofs else None
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
@@ -462,15 +486,15 @@ class Harvester(RecordHarvester):
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
         changes = list(enumerate(entry[:, self._place].T[None] for entry in network.entries()))
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
-        taps = [tap.at for tap in network.taps if tap.at < len(spans)]
+        taps = [tap.layer for tap in network.taps if tap.layer < len(spans)]
         slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []
-        changes += [(at, slope.mT) for at, slope in zip(taps, slopes, strict=True)]
+        changes += [(index, slope.mT) for index, slope in zip(taps, slopes, strict=True)]
         terms: list[_Term] = []
-        for at, change in changes:
-            span = spans[at]
-            error = (errors[at] / span.scale) @ span.off_columns.T
+        for index, change in changes:
+            span = spans[index]
+            error = (errors[index] / span.scale) @ span.off_columns.T
             padded = torch.nn.functional.pad(change, (0, span.off_rows.shape[1] - change.shape[2]))
-            rest = span.off_columns @ (gradient.left[at] / span.scale[:, None]) @ span.off_rows.T
+            rest = span.off_columns @ (gradient.left[index] / span.scale[:, None]) @ span.off_rows.T
             terms.append(_Term(error, padded @ span.off_rows.T, rest))
         return _NumberEquations(terms)
 
@@ -496,10 +520,11 @@ class Harvester(RecordHarvester):
             rows = self._encoder.encode(cells)
             size = len(cells) * free
             gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
-            ahead, behind = (self._added(gradient, rows, counts, way * _MOVED) for way in (1.0, -1.0))
-            for at, (layer, scale) in enumerate(zip(gradient.left, scales, strict=True)):
-                errors = torch.cat([ahead[0][at], behind[0][at]]) / scale
-                inputs = torch.cat([ahead[1][at], -behind[1][at]]) / (2 * _MOVED)
+            # A derivative is a sum of two matrices of rank one: so are their products sums of four.
+            ahead, behind = (self._added(gradient, rows, counts, sign * _MOVED) for sign in (1.0, -1.0))
+            for index, (layer, scale) in enumerate(zip(gradient.left, scales, strict=True)):
+                errors = torch.cat([ahead[0][index], behind[0][index]]) / scale
+                inputs = torch.cat([ahead[1][index], -behind[1][index]]) / (2 * _MOVED)
                 both = (errors @ errors.T) * (inputs @ inputs.T)
                 gram += both.view(2, size, 2, size).sum((0, 2))
                 pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs).view(2, size).sum(0)
@@ -616,20 +641,20 @@ class _NumberEquations:
             for part, term in zip(together, self._terms, strict=True)
         )
         moved, rest = torch.zeros_like(pull), pull
-        way = ready = rest / diagonal
+        direction = ready = rest / diagonal
         size = (rest * ready).sum()
         first = size
         for _ in range(_CONJUGATE):
             if not size > _CONJUGATE_END * first:
                 break
-            pushed = ridge * way
+            pushed = ridge * direction
             for part, term in zip(together, self._terms, strict=True):
-                pushed = pushed + term.applied(part, way)
-            step = size / (way * pushed).sum()
-            moved, rest = moved + step * way, rest - step * pushed
+                pushed = pushed + term.applied(part, direction)
+            step = size / (direction * pushed).sum()
+            moved, rest = moved + step * direction, rest - step * pushed
             ready = rest / diagonal
             after = (rest * ready).sum()
-            way, size = ready + after / size * way, after
+            direction, size = ready + after / size * direction, after
         return moved
 
 

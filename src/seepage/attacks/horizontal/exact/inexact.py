@@ -41,7 +41,7 @@ class InexactHarvester(RecordHarvester):
         """Read the records that can be distinguished, with each layer's noise as a standard deviation."""
         generator = torch.Generator().manual_seed(seed)
         network = gradient.network
-        deeper = network.taps[0].at
+        deeper = network.taps[0].layer
         spans = self._spans(gradient, gradient.received, noise, gradient.records, None)
         none = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         ends, counts = SearchEnds(*self._starts.of(none), none.sum(1)), none.new_empty(0, gradient.classes)
@@ -110,7 +110,7 @@ class InexactHarvester(RecordHarvester):
         """Return starts near the rest of the gradient without the records read."""
         most = max(1, missing)
         spans = self._spans(gradient, gradient.left, noise, most, most)
-        if not tells(spans[0]) or not tells(spans[gradient.network.taps[0].at]):
+        if not tells(spans[0]) or not tells(spans[gradient.network.taps[0].layer]):
             return starts
         ends = CellsSearch(self._encoder, gradient.network, spans, allowed).run(*starts, CHANGES)
         if not gradient.network.takes_rows:
@@ -130,10 +130,10 @@ class InexactHarvester(RecordHarvester):
         """Return the spans of the layers up to the one behind the first that a search compares."""
         # ``first``: largest number of dimensions for layers that take the row; None for any.
         affine, spans = len(gradient.network.entries()), []
-        for at, layer in enumerate(layers[: gradient.network.taps[0].at + 1]):
-            largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if at >= affine else first
+        for index, layer in enumerate(layers[: gradient.network.taps[0].layer + 1]):
+            largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if index >= affine else first
             ones = torch.ones_like(layer[:, 0])
-            spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[at], dimensions))
+            spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[index], dimensions))
         return spans
 
 

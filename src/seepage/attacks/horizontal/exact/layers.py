@@ -79,8 +79,8 @@ class Chain:
         """Return the pass and the outputs."""
         passes: list[Pass] = []
         for layer in self.layers:
-            each, inputs = layer(size, inputs)
-            passes.append(each)
+            layer_pass, inputs = layer(size, inputs)
+            passes.append(layer_pass)
         return _ChainPass(passes), inputs
 
 
@@ -96,17 +96,17 @@ class _ChainPass(Pass):
         return current
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
-        return [pair for each in self._passes for pair in each.products()]
+        return [pair for layer_pass in self._passes for pair in layer_pass.products()]
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
-        for each in self._passes:
-            change = each.push(direction, change)
+        for layer_pass in self._passes:
+            change = layer_pass.push(direction, change)
         assert change is not None
         return change
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
-        for each in reversed(self._passes):
-            change = each.pull(direction, change)
+        for layer_pass in reversed(self._passes):
+            change = layer_pass.pull(direction, change)
         return change
 
 
@@ -173,15 +173,15 @@ class _AffinePass(Pass):
         by_dot, by_square = direction.by_dot[i], direction.by_square[i]
         bias = self._each(direction.by_dot[i + 1], layer.received_bias[:, None])
         if self._by_gram:
-            own = torch.addcmul(bias, by_dot, self._along)
+            pushed = torch.addcmul(bias, by_dot, self._along)
             # The bias is the weight of an input of ones.
-            own.baddbmm_(torch.addcmul(direction.by_square[i + 1], by_square, self._inputs_gram), self._error)
+            pushed.baddbmm_(torch.addcmul(direction.by_square[i + 1], by_square, self._inputs_gram), self._error)
         else:
             bias.addcmul_(direction.by_square[i + 1], self._total[:, None])
             self._direction = self._each(by_dot, layer.received).addcmul_(by_square, self._dummy)
-            own = torch.baddbmm(bias, self._inputs, self._direction.transpose(1, 2))
-        own = own.flatten(0, 1)
-        return own if change is None else _through(change, layer.weight).add_(own)
+            pushed = torch.baddbmm(bias, self._inputs, self._direction.transpose(1, 2))
+        pushed = pushed.flatten(0, 1)
+        return pushed if change is None else _through(change, layer.weight).add_(pushed)
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
         i = self._layer.place
@@ -278,18 +278,18 @@ class _NormalisationPass(Pass):
         self._dummies = [self._count * t.view(shape) for t in (self.along, self.mean)]
         received = (self.layer.received_scale, self.layer.received_shift)
         return [
-            ((dummy * own[:, None]).sum(-1), dummy.square().sum(-1))
-            for dummy, own in zip(self._dummies, received, strict=True)
+            ((dummy * sent[:, None]).sum(-1), dummy.square().sum(-1))
+            for dummy, sent in zip(self._dummies, received, strict=True)
         ]
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         i = self.layer.place
         leading = (self.size.victims, self.size.restarts, 1)
         self.by_scale, by_shift = (
-            (direction.by_dot[j].view(leading) * own[:, None] + direction.by_square[j].view(leading) * dummy).view_as(
+            (direction.by_dot[j].view(leading) * sent[:, None] + direction.by_square[j].view(leading) * dummy).view_as(
                 self.mean
             )
-            for j, own, dummy in zip(
+            for j, sent, dummy in zip(
                 (i, i + 1), (self.layer.received_scale, self.layer.received_shift), self._dummies, strict=True
             )
         )
@@ -339,8 +339,8 @@ class Convolution:
         """Return the pass and the outputs."""
         # (record, kernel, position); overlapping in memory, so copied for products.
         patches = inputs.unfold(1, self.weight.shape[-1], 1).transpose(1, 2).contiguous()
-        each = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
-        weight = each.repeat_interleave(size.restarts * size.records, 0)
+        kernels = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
+        weight = kernels.repeat_interleave(size.restarts * size.records, 0)
         return _ConvolutionPass(self, size, patches, weight), weight @ patches
 
 

@@ -45,10 +45,10 @@ class Loki:
         check(view, knowledge, seeds)
         blocks = _blocks(view, knowledge)
         clients = blocks.shape[1]
-        each = replace(knowledge, batch_size=knowledge.batch_size // clients)
+        of_client = replace(knowledge, batch_size=knowledge.batch_size // clients)
         # A client whose gradient is zero must not be measured by the other clients' gradients.
         flat = blocks.flatten(0, 1)
-        cells = nearest_records(each, quotients(flat[..., :-1], flat[..., -1])).cells
+        cells = nearest_records(of_client, quotients(flat[..., :-1], flat[..., -1])).cells
         return RecordsGuess(cells.unflatten(0, (-1, clients)).flatten(1, 2))
 
 

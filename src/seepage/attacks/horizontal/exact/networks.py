@@ -33,7 +33,7 @@ class ForwardRun:
 class Tap(NamedTuple):
     """A deeper layer whose inputs a search compares with their span: index, width and factor of lengths."""
 
-    at: int
+    layer: int
     inputs: int
     scale: float = 1.0
 
@@ -125,7 +125,7 @@ class Network:
     biases: tuple[Tensor, ...]
 
     @classmethod
-    def at(cls, parameters: Sequence[Tensor]) -> Network:
+    def of_parameters(cls, parameters: Sequence[Tensor]) -> Network:
         """Return the network of the parameters, which are weights and biases in turn."""
         values = [parameter.detach().double() for parameter in parameters]
         return cls(tuple(values[::2]), tuple(values[1::2]))

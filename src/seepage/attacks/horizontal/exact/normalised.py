@@ -1,4 +1,24 @@
-"""Records searched one by one behind batch normalisation, where the attacker is granted the batch statistics."""
+"""Records searched one by one behind batch normalisation, where the attacker is granted the batch statistics.
+
+A normalised layer computes ``z = W x + b`` and passes ``g (z - m) / sqrt(v + eps) + h`` on, with the mean m and the
+variance v of the batch's z. With m and v granted this is an affine map of each record by itself. (Granted is the
+variance over n - 1, a normalisation has that over n: ``_biased`` is their ratio.) Yet it trains as a map of the batch:
+adding a constant to all z changes nothing, so that the errors ``d_i`` at z add up to 0. Therefore
+
+    G = sum_i d_i x_i^T = sum_i d_i (x_i - c)^T,   c the mean of the records' inputs,
+
+whatever is taken for c. The rows of G span differences of records, of n - 1 dimensions at most, and the bias's gradient
+is 0. A record lies in the span plus the mean: ``(x, 1)`` in the span of the rows ``(G, 0)`` and of ``(c, 1)``.
+
+The mean is known by what the layer makes of it, ``W c + b = m``, and because the entries of a category's block of raw
+columns add up to 1 in every row (``mean_row``). A category in no difference is that of no record, unless no category
+of its column is in one. What these equations leave open is added to the span, which is then larger and still holds
+every record. Where they leave nothing open, n times the mean of the raw rows counts the records of each category.
+
+With the spans of the first two layers single rows are searched as elsewhere. An error depends on the whole batch, so
+that no record is proved by itself. A batch is taken when its replay leaves nothing but rounding of the gradient *and*
+of the statistics: a shift that all records share does not show in the gradient.
+"""
 
 from __future__ import annotations
 
@@ -95,17 +115,17 @@ class NormalisedHarvester(RecordHarvester):
     gradient and statistics: likely to be right, and no proof. See docs/methods/unmix.md.
     """
 
-    def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
+    def run(self, batch: ReplayedBatch, records: int, seed: int) -> Harvest:
         """Read the records that can be distinguished from combinations of records."""
         generator = torch.Generator().manual_seed(seed)
         cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         barren = 0
         for _ in rounds_within(self._rounds, self._seconds):
-            if not seen.tells:
+            if not batch.tells:
                 break
             # Every other round as if nothing were found, in case something that was is wrong.
-            allowed = seen.occurring if barren % 2 else seen.missing(self._rows(cells))
-            search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
+            allowed = batch.occurring if barren % 2 else batch.missing(self._rows(cells))
+            search = CellsSearch(self._encoder, batch.network, batch.spans, allowed)
             arrived = self._starts.ends(
                 search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report), _ARRIVED
             )
@@ -117,33 +137,33 @@ class NormalisedHarvester(RecordHarvester):
             barren = 0 if len(cells) > before else barren + 1
             if len(cells) == records or barren == _PATIENCE:
                 break
-        for tried in (cells, torch.cat([cells, seen.rest(self._rows(cells))])):
-            counts = self._counts(seen, tried, records - len(tried))
+        for tried in (cells, torch.cat([cells, batch.rest(self._rows(cells))])):
+            counts = self._counts(batch, tried, records - len(tried))
             repeats = counts.sum(1).long()
             if int(repeats.sum()) != records:
                 continue
             all_cells, labels = tried.repeat_interleave(repeats, 0), copies_labels(counts)
-            fitted, complete, spread = self._replayed(seen, all_cells, labels)
+            fitted, complete, spread = self._replayed(batch, all_cells, labels)
             if complete:
-                return self._harvest(seen, fitted, labels, spread)
-            if len(tried) == records and (form := seen.refit(self._rows(tried))) is not None:
-                fitted, complete, spread = self._replayed(seen, tried, form[1])
+                return self._harvest(batch, fitted, labels, spread)
+            if len(tried) == records and (form := batch.refit(self._rows(tried))) is not None:
+                fitted, complete, spread = self._replayed(batch, tried, form[1])
                 if complete:
-                    return replace(self._harvest(seen, fitted, form[1], spread), form=form[0])
-                seen.declare()
-        return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
+                    return replace(self._harvest(batch, fitted, form[1], spread), form=form[0])
+                batch.declare()
+        return self._harvest(batch, cells, copies_labels(self._counts(batch, cells, 0)), None)
 
-    def _counts(self, seen: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
-        return counted(seen.evidence(self._rows(cells)), max(0, spare))
+    def _counts(self, batch: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
+        return counted(batch.evidence(self._rows(cells)), max(0, spare))
 
-    def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
+    def _harvest(self, batch: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, with the standard errors of their numbers where these are known."""
         errors = self._starts.spread(cells, torch.inf if spread is None else spread)
-        harvest = Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
-        return replace(harvest, dimensions=seen.dimensions, unsure=seen.unsure)
+        harvest = Harvest.of_spans(batch.spans, cells, labels, errors, complete=spread is not None)
+        return replace(harvest, dimensions=batch.dimensions, unsure=batch.unsure)
 
     def _replayed(
-        self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
+        self, batch: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
     ) -> tuple[Float[Tensor, "record column"], bool, Float[Tensor, "record continuous"]]:
         """Return the cells with numbers fitted, whether only rounding is left of the gradient, and standard errors."""
         starts, place = self._starts, self._starts.place
@@ -152,15 +172,15 @@ class NormalisedHarvester(RecordHarvester):
         def left(numbers: Tensor) -> Tensor:
             rows = self._rows(cells).repeat(len(numbers), 1, 1)
             rows[..., place] = numbers.view(len(numbers), len(cells), -1)
-            return seen.left(rows, labels)
+            return batch.left(rows, labels)
 
         numbers = self._rows(cells)[:, place].flatten()
         rest = left(numbers[None])[0]
         if not 0 < len(numbers) <= _FITTED_AT_ONCE:
-            return cells, seen.is_rounding(rest), spread
+            return cells, batch.is_rounding(rest), spread
         steps = _STEP * torch.eye(len(numbers), dtype=numbers.dtype, device=numbers.device)
         for _ in range(_FITS):
-            slope = torch.cat([left(numbers + some) - rest for some in steps.split(_AT_ONCE)]) / _STEP
+            slope = torch.cat([left(numbers + group) - rest for group in steps.split(_AT_ONCE)]) / _STEP
             inverse = torch.linalg.pinv(slope @ slope.mT, hermitian=True)
             error = inverse.diagonal().clamp_min(0).sqrt() * max(1.0, float(rest.square().mean().sqrt()))
             spread = error.view_as(spread) * self._encoder.std[place]
@@ -171,7 +191,7 @@ class NormalisedHarvester(RecordHarvester):
             if not float(after.norm()) < float(rest.norm()):
                 break
             cells, rest = tried, after
-        return cells, seen.is_rounding(rest), spread
+        return cells, batch.is_rounding(rest), spread
 
 
 class ReplayedBatch:
@@ -272,10 +292,10 @@ class ReplayedBatch:
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
         rest = [(part - sent[name]) / self._unit(name) for name, part in self._received.items()]
-        for name, own in batch_statistics(self._model, rows, place).items():
+        for name, computed in batch_statistics(self._model, rows, place).items():
             mean, variance = self._moments[name]
             level, spread = ((mean.square() + variance).mean().sqrt(), variance.square().mean().sqrt())
-            rest += [(mean - own.mean) / level, (variance - own.variance) / spread]
+            rest += [(mean - computed.mean) / level, (variance - computed.variance) / spread]
         return torch.cat([part.flatten(1) for part in rest], 1) / self._rounding
 
     def is_rounding(self, left: Float[Tensor, " entry"]) -> bool:
@@ -437,12 +457,12 @@ def mean_row(
     # From the first layer's output for the encoded mean, less its bias, and a basis of the differences of encoded rows.
     open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
     sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
-    for at, i in enumerate(encoder.schema.discrete):
+    for index, i in enumerate(encoder.schema.discrete):
         block = encoder.schema.blocks[i]
         # One category for all leaves its column as constant as the others.
         if not bool(open_[block].any()):
             open_[block] = True
-        sums[at, block] = encoder.std[block]
+        sums[index, block] = encoder.std[block]
     open_ |= encoder.is_continuous
     # As long as nothing else is known, a raw column is 0, and the columns of a block add up to 1.
     row = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)

@@ -72,12 +72,12 @@ class TracedSeen(ReplayedBatch):
             if entered.shape == rows[:2].shape and torch.equal(entered.double(), rows[:2].to(entered).double()):
                 self._take_mean(self._moments[name].mean * encoder.std + encoder.mean)
         pairs = zip(self._traced.layers, self._traced.gradients(self._received), strict=True)
-        self.spans = [self._span(at, layer, sent) for at, (layer, sent) in enumerate(pairs)]
+        self.spans = [self._span(index, layer, sent) for index, (layer, sent) in enumerate(pairs)]
 
     @property
     def _searched(self) -> list[Span]:
-        places = {*range(self._traced.affine), *(tap.at for tap in self._traced.taps)}
-        return [span for at, span in enumerate(self.spans) if at in places]
+        places = {*range(self._traced.affine), *(tap.layer for tap in self._traced.taps)}
+        return [span for index, span in enumerate(self.spans) if index in places]
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return the last layer's evidence about copies and labels, if these are all records."""
@@ -87,7 +87,7 @@ class TracedSeen(ReplayedBatch):
         sent = last.received(module, self._received, self._traced.probes.rows[0])
         return self._at_end(last.entered(run.calls[0]), run.outputs, sent)
 
-    def _span(self, at: int, layer: WatchedLayer, sent: Tensor) -> Span:
+    def _span(self, index: int, layer: WatchedLayer, sent: Tensor) -> Span:
         """Return the span of a layer's inputs."""
         # Weights may be computed from several parameters.
         basis = self._basis([sent], layer.centred is not None, max(self._noise.values(), default=0.0))
@@ -98,8 +98,8 @@ class TracedSeen(ReplayedBatch):
         call = linear_calls(network.module, row, [layer.place], until=[layer.place]).calls[0]
         weight, outputs = call.weight.detach(), self._moments[layer.centred].mean
         outputs = outputs if call.bias is None else outputs - call.bias.detach()
-        if at < network.affine and _is_diagonal(network.maps[at][0]):
-            linear, constant = network.maps[at]
+        if index < network.affine and _is_diagonal(network.maps[index][0]):
+            linear, constant = network.maps[index]
             raw, open_ = mean_row(encoder, weight @ linear, outputs - weight @ constant, basis)
             middle = linear @ ((raw - encoder.mean) / encoder.std) + constant
             if not len(open_):
@@ -117,9 +117,9 @@ class TracedSeen(ReplayedBatch):
 
 def normalised_inputs(module: nn.Module, rows: Float[Tensor, "row encoded"]) -> dict[str, Tensor]:
     """Return the inputs of each batch normalisation by the batch that runs, by its name."""
-    with torch.no_grad(), inputs_seen(module) as seen:
+    with torch.no_grad(), inputs_seen(module) as inputs:
         module(rows.to(next(module.parameters())))
-    return seen
+    return inputs
 
 
 def _is_diagonal(linear: Tensor) -> bool:

@@ -1,4 +1,22 @@
-"""Search of networks with a single hidden layer: errors by their zeros, and records by the errors of the others."""
+"""Search of networks with a single hidden layer: errors by their zeros, and records by the errors of the others.
+
+Here no second layer tells a record from a combination of records. What does is that a unit's error is 0 for every
+record that leaves the unit inactive. With R the r rows of the span's basis, each record's extended input is
+``a_i = R^T c_i``, and the scaled gradient is ``G = S R`` with ``S = sum_i d_i c_i^T`` (``shares``, a row a unit). Let
+``n_i``, the dual vector of record i, be orthogonal to the c of all others. Then
+
+    S n_i = d_i (c_i . n_i),
+
+so that n_i vanishes on each row of S whose unit record i leaves inactive, and ``S n_i`` is the record's error but for a
+factor. Conversely, the units that some row of the table activates least suggest a direction: the one that vanishes on
+their rows of S (``guided``). Where it vanishes on more units than the r - 1 that determine a direction, it does not do
+so by chance, and ``_possible`` tests in addition that S times it is an error that the other units can have.
+
+A search ends mostly in combinations, but even these share inactive units with records, and so give directions. The next
+search is made among the rows that are orthogonal to those known, where their records no longer are. With r independent
+ones all records follow at once: ``c_j . n_i`` is 0 but for i = j, so that the rows of the transposed inverse of the
+matrix of the n are the c, up to their lengths; and the last entry of an extended input is 1.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +53,7 @@ def search_one_layer(
     rounds: int,
 ) -> tuple[list[SearchEnds], Float[Tensor, "record encoded"]]:
     """Return the ends of searches for single records, and rows computed from the errors of all records."""
-    # With one hidden layer, searches find mostly combinations from about twenty records on. But even these are inactive
-    # on units of true records, which determine a dual vector: a direction orthogonal to all other records. The next
-    # search is in the space orthogonal to those known. When every record has one, the records are solved for.
+    # Searches find mostly combinations from about twenty records on.
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
     duals = Directions.none(shares)

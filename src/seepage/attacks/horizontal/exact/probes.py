@@ -1,4 +1,19 @@
-"""Probing of the linear maps of a network with typical rows: which of their gradients distinguish single records."""
+"""Probing of the linear maps of a network with typical rows: which of their gradients distinguish single records.
+
+A linear map ``W a + b`` distinguishes records where its gradient is ``G = sum_i d_i a_i^T``, with one error d and one
+input a a record, and a depends on that record alone (``spans``). A network of any form is asked for it by running it:
+the gradient that PyTorch gives for W has to be the sum of the watched errors times inputs, an input has to be the same
+with and without other records, and of several inputs a record (tokens) one alone may have an error.
+
+**Affine inputs.** If ``a = M x + c`` in the encoded row x, the rows 0 and e_1 to e_d say all of it: ``c = a(0)`` and
+``M e_k = a(e_k) - a(0)``. It is taken where it also gives the inputs of the typical rows. Behind an argmax or an index,
+a network takes rows of a table alone; then the probes are the table's, each with one category or number changed.
+
+**Computed weights.** Where W is a function of parameters t, such as a norm and a direction, the message has the
+gradient by t, ``s = J^T g`` with ``J = dW / dt`` and g the gradient by W. The g nearest to it solves ``J J^T g = J s``,
+by conjugate gradients that need J and its transpose as products alone. That it is the true g is tested, not assumed:
+J^T may lose a part of it.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +76,8 @@ class WatchedLayer:
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
             parameters = dict(module.named_parameters())
-            own, sent = [parameters[name] for name in self.weights], [message[name] for name in self.weights]
-            gradient = _of_weight(weight, own, sent)
+            parts, sent = [parameters[name] for name in self.weights], [message[name] for name in self.weights]
+            gradient = _of_weight(weight, parts, sent)
         else:
             gradient = message[self.weights[0]]
         if self.bias is None:
@@ -95,13 +110,13 @@ class Probes:
         for i in schema.discrete:
             block = schema.blocks[i]
             raw[:, block.start] = 1.0
-            for at in range(block.start, block.stop):
-                raw[1 + at, block] = 0.0
-                raw[1 + at, at] = 1.0
+            for entry in range(block.start, block.stop):
+                raw[1 + entry, block] = 0.0
+                raw[1 + entry, entry] = 1.0
         rows = torch.where(encoder.is_continuous, 0.0, (raw - encoder.mean) / encoder.std)
         for i in schema.continuous:
-            at = schema.blocks[i].start
-            rows[1 + at, at] = 1.0
+            entry = schema.blocks[i].start
+            rows[1 + entry, entry] = 1.0
         # Of a number the encoded entry is its own measure.
         scale = torch.where(encoder.is_continuous, 1.0, encoder.std)
         return cls(rows, scale, torch.where(encoder.is_continuous, 0.0, encoder.mean))
@@ -151,18 +166,18 @@ def probed(
     wanted = [run.outputs, *parameters.values(), *(call.returned for call in moving)]
     out, *derivatives = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
     gradients = dict(zip(parameters, derivatives[: len(parameters)], strict=True))
-    apart = {each.place: (each, call) for each, call in zip(several.calls, alone.calls, strict=True)}
+    apart = {shared_run.place: (shared_run, call) for shared_run, call in zip(several.calls, alone.calls, strict=True)}
     layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
     refused: list[str] = []
     for call, back in zip(moving, derivatives[len(parameters) :], strict=True):
-        each, single = apart.get(call.place, (None, None))
-        if back is None or each is None or single is None or len(call.entering) != len(rows):
+        linear_call, single = apart.get(call.place, (None, None))
+        if back is None or linear_call is None or single is None or len(call.entering) != len(rows):
             continue
         layer = _layer(call, back, parameters, gradients, inputs)
         if isinstance(layer, str):
             refused += [layer] if layer else []
             continue
-        if not close(each.entering[:1], single.entering) or not close(each.weight, single.weight):
+        if not close(linear_call.entering[:1], single.entering) or not close(linear_call.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
         error = layer.chosen(call.by_unit(back))
@@ -170,7 +185,7 @@ def probed(
         values = torch.linalg.svdvals(sent / row_scale(sent)[:, None])
         # Dimensions above the rounding of float32.
         rank = int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
-        layers.append((layer, each, rank, close(error, out)))
+        layers.append((layer, linear_call, rank, close(error, out)))
     if not layers:
         why = f" ({'; '.join(dict.fromkeys(refused[:NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
@@ -179,17 +194,17 @@ def probed(
         if tried is None or any(single is not None for single in maps):
             continue
         calls = {call.place: call for call in watched_run(module, tried.rows).calls}
-        maps = [_affine(layer, each, tried, calls.get(layer.place), rows) for layer, each, _, _ in layers]
+        maps = [_affine(layer, linear_call, tried, calls.get(layer.place), rows) for layer, linear_call, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
     work = sum(call.weight.numel() * call.entering[0].numel() // call.weight.shape[1] for call in alone.calls)
-    seen = []
-    for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
-        entered = layer.chosen(each.entering).detach()
+    probed_layers = []
+    for (layer, linear_call, rank, at_end), linear in zip(layers, maps, strict=True):
+        entered = layer.chosen(linear_call.entering).detach()
         scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
         width, outputs = entered.shape[1], run.outputs.shape[1]
-        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, work, at_end))
-    return seen, probes, refused
+        probed_layers.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, work, at_end))
+    return probed_layers, probes, refused
 
 
 def watched_run(
@@ -222,14 +237,14 @@ def _layer(
 ) -> WatchedLayer | str:
     """Return the layer of a call; else why its gradient is no sum of one error times one input a record."""
     # Empty where the call applies no parameter.
-    own = next((name for name, p in parameters.items() if p is call.weight), None)
-    if own is None:
+    name_alone = next((name for name, p in parameters.items() if p is call.weight), None)
+    if name_alone is None:
         if not call.weight.requires_grad:
             return ""
         ways = torch.autograd.grad(call.weight.sum(), list(parameters.values()), retain_graph=True, allow_unused=True)
-        names = tuple(name for name, way in zip(parameters, ways, strict=True) if way is not None)
+        names = tuple(name for name, slope in zip(parameters, ways, strict=True) if slope is not None)
     else:
-        names = (own,)
+        names = (name_alone,)
     name = _named(names)
     error = call.by_unit(back)
     token, errors, entered = None, error, call.entering.detach()
@@ -245,7 +260,7 @@ def _layer(
     if len(parts) < len(sent):
         return f"{name!r} has parameters without a gradient"
     total, isometric = errors.T @ entered, True
-    if own is None:
+    if name_alone is None:
         tensors = [parameters[part] for part in names]
         isometric = _is_isometric(call.weight, tensors)
         if not close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
@@ -260,7 +275,7 @@ def _layer(
             return f"the errors at {name!r} add up to zero over the batch"
         centred = normalised[0]
     bias = None if centred else _bias(call, added, parameters, gradients)
-    return WatchedLayer(name, call.place, names, own is None, isometric, bias, token, centred)
+    return WatchedLayer(name, call.place, names, name_alone is None, isometric, bias, token, centred)
 
 
 def _bias(
@@ -287,39 +302,40 @@ def _named(parameters: Sequence[str]) -> str:
 
 def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tensor]) -> Tensor:
     """Return the gradient of a weight from that of the parameters from which it is computed, by least squares."""
+    # J^T v as a function of v, whose own derivative, transposed, is the product with J.
     none = torch.zeros_like(weight, requires_grad=True)
     behind = torch.autograd.grad(weight, parameters, none, create_graph=True)
 
     def ahead(ways: Sequence[Tensor]) -> Tensor:
         return torch.autograd.grad(behind, none, list(ways), retain_graph=True)[0]
 
-    def square(way: Tensor) -> Tensor:
-        return ahead(torch.autograd.grad(weight, parameters, way, retain_graph=True))
+    def square(direction: Tensor) -> Tensor:
+        return ahead(torch.autograd.grad(weight, parameters, direction, retain_graph=True))
 
     rest = ahead([part.to(weight) for part in sent])
-    gradient, way = torch.zeros_like(rest), rest
+    gradient, direction = torch.zeros_like(rest), rest
     size = first = float(rest.square().sum())
     for _ in range(_CONJUGATE):
         if not size > _CONJUGATE_END * first:
             break
-        pushed = square(way)
-        along = float((way * pushed).sum())
+        pushed = square(direction)
+        along = float((direction * pushed).sum())
         if not along > 0:
             break
         step = size / along
-        gradient, rest = gradient + step * way, rest - step * pushed
+        gradient, rest = gradient + step * direction, rest - step * pushed
         size, before = float(rest.square().sum()), size
-        way = rest + size / before * way
+        direction = rest + size / before * direction
     return gradient.detach()
 
 
 def _is_isometric(weight: Tensor, parameters: Sequence[Tensor]) -> bool:
     generator = torch.Generator().manual_seed(0)
-    way = torch.randn(weight.shape, generator=generator, dtype=weight.dtype).to(weight.device)
-    parts = torch.autograd.grad(weight, parameters, way, retain_graph=True)
-    same = sum(int((part != 0).sum()) for part in parts) == way.numel()
+    direction = torch.randn(weight.shape, generator=generator, dtype=weight.dtype).to(weight.device)
+    parts = torch.autograd.grad(weight, parameters, direction, retain_graph=True)
+    same = sum(int((part != 0).sum()) for part in parts) == direction.numel()
     lengths = math.fsum(float(part.square().sum()) for part in parts)
-    return len(parts) == 1 and same and abs(lengths / float(way.square().sum()) - 1) < _SAME
+    return len(parts) == 1 and same and abs(lengths / float(direction.square().sum()) - 1) < _SAME
 
 
 def close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:

@@ -77,8 +77,8 @@ def proofs_of(
     doubts: Sequence[str | None],
 ) -> tuple[kernel.Certified, ...]:
     """Return the proof of each victim's guess, see ``proof_of``."""
-    victims = enumerate(zip(cells, labels, doubts, strict=True))
-    return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in victims)
+    victims = zip(cells, labels, doubts, strict=True)
+    return tuple(proof_of(view, knowledge, i, *guess) for i, guess in enumerate(victims))
 
 
 def proof_of(
@@ -88,16 +88,16 @@ def proof_of(
     try:
         if doubt is not None:
             raise kernel.RefusedError(doubt)
-        at = view.place(victim) if not isinstance(view, UpdateView) else view.model.parameters
+        place = view.place(victim) if not isinstance(view, UpdateView) else view.model.parameters
         message = {name: part[victim].detach().cpu() for name, part in view.message.items()}
-        parameters = {name: part.detach().cpu() for name, part in at.items()}
+        parameters = {name: part.detach().cpu() for name, part in place.items()}
         declared = declaration(view, knowledge)
     except kernel.RefusedError as why:
         return kernel.nothing(len(cells), cells.shape[1], str(why))
-    own = cells.cpu()
-    proof_labels = labels_of(view.model, parameters, message, declared, own) if labels is None else labels.cpu()
-    own = _refined(view.model, parameters, message, declared, own, proof_labels)
-    proof = kernel.certify(view.model.module, parameters, message, declared, own, proof_labels)
+    witness = cells.cpu()
+    proof_labels = labels_of(view.model, parameters, message, declared, witness) if labels is None else labels.cpu()
+    witness = _refined(view.model, parameters, message, declared, witness, proof_labels)
+    proof = kernel.certify(view.model.module, parameters, message, declared, witness, proof_labels)
     local = view.model.local
     # The kernel takes what was not sent from the network, and the client may have other values.
     return proof if local is None or local.known else proof.given_that(OWN_VALUES)
@@ -108,24 +108,24 @@ def labels_of(
 ) -> Float[Tensor, " record"]:
     """Return the labels with which records explain a mean gradient best."""
     # It is linear in the errors at the outputs, which are least squares' answer; an output less its error is the label.
-    at = {name: part.double() for name, part in parameters.items()}
+    doubles = {name: part.double() for name, part in parameters.items()}
     module, rows = copied(model.module).double(), declared.rows(cells)
 
     def outputs(tensors: dict[str, Tensor], row: Tensor) -> Tensor:
         return torch.func.functional_call(module, tensors, (row[None],))[0]
 
-    slopes = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))(at, rows)
+    slopes = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))(doubles, rows)
     flat = torch.cat([slopes[name].flatten(2) for name in message], 2)
     received = torch.cat([part.double().flatten() for part in message.values()]) / (declared.rate or 1.0)
     solved = torch.linalg.lstsq(flat.flatten(0, 1).T, received[:, None] * len(cells) / declared.steps).solution
     errors = solved.view(flat.shape[:2])
     with torch.no_grad():
-        here = torch.func.functional_call(module, at, (rows,))
+        outputs_here = torch.func.functional_call(module, doubles, (rows,))
     if model.head == "softmax":
-        return (here.softmax(1) - errors).argmax(1).double()
+        return (outputs_here.softmax(1) - errors).argmax(1).double()
     if model.head == "sigmoid":
-        return (here.sigmoid() - errors)[:, 0].round().clamp(0, 1)
-    return here[:, 0] - errors[:, 0] / 2
+        return (outputs_here.sigmoid() - errors)[:, 0].round().clamp(0, 1)
+    return outputs_here[:, 0] - errors[:, 0] / 2
 
 
 def _refined(
@@ -136,7 +136,8 @@ def _refined(
     place = [i for i, column in enumerate(declared.columns) if column.categories is None and not column.integer]
     if not place or declared.steps > 1 or len(cells) * len(place) > _MOVED_TOGETHER or not cells.isfinite().all():
         return cells
-    module, at = copied(model.module).double(), {name: part.double() for name, part in parameters.items()}
+    module = copied(model.module).double()
+    doubles = {name: part.double() for name, part in parameters.items()}
     scale = {name: 1 / float(part.double().abs().max().clamp(min=1e-300)) for name, part in message.items()}
     flat = lambda tensors: torch.cat([(tensors[name] * scale[name]).flatten() for name in message])  # noqa: E731
     received = flat({name: part.double() / (declared.rate or 1.0) for name, part in message.items()})
@@ -150,7 +151,7 @@ def _refined(
             outputs = torch.func.functional_call(module, tensors, (filled(numbers),))
             return mean_loss(model.head, outputs, labels.double())
 
-        return flat(torch.func.grad(loss)(at))
+        return flat(torch.func.grad(loss)(doubles))
 
     numbers = cells[:, place].double()
     low, high = (torch.tensor([getattr(declared.columns[i], end) for i in place]).double() for end in ("low", "high"))

@@ -51,9 +51,9 @@ def count_records(
         network = traced(view.model, schema, statistics)
     except UnreadableError:
         return None
-    gradient = gradient_of(None if network is None else network.at(view.place(victim)), view, victim, 1)
+    gradient = gradient_of(None if network is None else network.with_parameters(view.place(victim)), view, victim, 1)
     spans = gradient.spans()
-    deeper = next((tap.at for tap in gradient.network.taps if tap.at < len(spans)), None)
+    deeper = next((tap.layer for tap in gradient.network.taps if tap.layer < len(spans)), None)
     if deeper is None or not tells(spans[deeper]):
         return None
     first = next(iter(view.gradient.values()))

@@ -258,8 +258,8 @@ def _reproducing(
     """Return the candidates whose own gradient is at most twice as far from the received one as the nearest's."""
     first = next(iter(view.gradient.values()))
     rows = candidates.inputs.to(first.dtype)[:, :, None]
-    own = gradient(view.model, rows, labels.to(first.dtype)[..., None], view.parameters)
-    apart = sum((own[name] - g[:, None]).flatten(2).double().square().sum(-1) for name, g in view.gradient.items())
+    dummies = gradient(view.model, rows, labels.to(first.dtype)[..., None], view.parameters)
+    apart = sum((dummies[name] - g[:, None]).flatten(2).double().square().sum(-1) for name, g in view.gradient.items())
     size = sum(g.flatten(1).double().square().sum(-1) for g in view.gradient.values())
     assert isinstance(apart, Tensor)
     assert isinstance(size, Tensor)

@@ -87,10 +87,10 @@ class Spear:
         encoder = Encoder(facts.schema, facts.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
         parameters = read.model.parameters if read.parameters is None else read.parameters
-        own = [(parameters[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        first_affine = [(parameters[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
         cells, proofs, regime = [], [], []
         for victim, seed in enumerate(seeds):
-            weight, bias = own if read.parameters is None else (part[victim] for part in own)
+            weight, bias = first_affine if read.parameters is None else (part[victim] for part in first_affine)
             search = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), facts.batch_size, seed)
             records, whole = _cells(encoder, facts, search)
             cells.append(records.cpu())
@@ -158,8 +158,8 @@ def independent(vectors: Float[Tensor, "direction rank"]) -> list[int]:
         size = left[place].norm()
         if size > _INDEPENDENT:
             chosen.append(place)
-            own = left[place] / size
-            left = left - (left @ own)[:, None] * own
+            axis = left[place] / size
+            left = left - (left @ axis)[:, None] * axis
         if len(chosen) == vectors.shape[1]:
             break
     return chosen
@@ -210,9 +210,9 @@ def _exchanged(
     """Return the match with each direction in one position; 0 where it depends on the others."""
     # With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen
     # ones, and w_i times that leaves row i.
-    own = basis[place] / weight[:, place, None]
-    moved = basis - weight[..., None] * own[:, None]
-    moved[:, place] = own
+    row = basis[place] / weight[:, place, None]
+    moved = basis - weight[..., None] * row[:, None]
+    moved[:, place] = row
     zero = silent.repeat(len(weight), 1, 1)
     zero[:, place] = quiet
     match = _match(moved, zero)

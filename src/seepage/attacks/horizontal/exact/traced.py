@@ -1,4 +1,15 @@
-"""Networks of any form at given parameters: their linear maps are watched while the module runs."""
+"""Networks of any form at given parameters: their linear maps are watched while the module runs.
+
+Of the layers that distinguish records (``probes``), those whose input is affine in the encoded row come first. They
+need no run: a search has their inputs from one matrix. Of the deeper ones a search compares those with the most
+dimensions (taps), and more where some columns move none of them, as with towers that meet at the end only.
+
+Whatever the module does in between is run as it is. A search changes one cell at a time, and wants to add a column to
+something that everything else follows from: the state. That is the first layer's outputs where no other path leads
+from the row into the network, which is tried by runs that are given these outputs alone; else it is the row itself.
+Derivatives of the taps' inputs along the numbers are central differences of such runs, in float64 with a step h of 1e-6
+in standardised units: they are off by about h^2 = 1e-12 for the step, and by 1e-16 / h = 1e-10 for rounding.
+"""
 
 from __future__ import annotations
 
@@ -90,12 +101,12 @@ class TracedNetwork:
             module = frozen(trained, moments or {})
             for name, part in model.module.named_modules():
                 trained.get_submodule(name).training = part.training
-        seen, probes, refused = probed(module, trained, model.head, rows, encoder)
+        probed_layers, probes, refused = probed(module, trained, model.head, rows, encoder)
         # Errors at the outputs of a softmax add up to zero.
-        most = 2 * (seen[0].outputs - (model.head == "softmax"))
-        chosen = [layer for layer in seen if layer.rank > most]
+        most = 2 * (probed_layers[0].outputs - (model.head == "softmax"))
+        chosen = [layer for layer in probed_layers if layer.rank > most]
         chosen.sort(key=lambda layer: layer.linear is None)
-        inner = [layer for layer in seen if not layer.at_end]
+        inner = [layer for layer in probed_layers if not layer.at_end]
         small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in inner]
         reasons = "; ".join([*dict.fromkeys(refused), *small][:NAMED])
         alone = "no layer behind which single records could be told apart" + (f" ({reasons})" if reasons else "")
@@ -103,10 +114,10 @@ class TracedNetwork:
             raise UnreadableError(alone)
         affine = sum(layer.linear is not None for layer in chosen)
         by_outputs = bool(affine) and _by_outputs(module, chosen[0].layer, rows[:_FEW_ROWS])
-        deeper = [(at, layer) for at, layer in enumerate(chosen) if layer.linear is None]
+        deeper = [(index, layer) for index, layer in enumerate(chosen) if layer.linear is None]
         best = max((layer.rank for _, layer in deeper), default=0)
         number = _TAPS if affine else _TAPS_ALONE
-        taps = [Tap(at, layer.inputs, layer.scale) for at, layer in deeper if layer.rank >= _AS_GOOD * best]
+        taps = [Tap(index, layer.inputs, layer.scale) for index, layer in deeper if layer.rank >= _AS_GOOD * best]
         # The layers nearest to the outputs have the most between them and the row.
         taps = taps[:number] if affine else taps[-number:]
         moving = _moving(module, rows[:_FEW_ROWS], chosen)
@@ -116,11 +127,11 @@ class TracedNetwork:
         maps = tuple(layer.linear for layer in chosen if layer.linear is not None)
         layers = tuple(layer.layer for layer in chosen)
         state = _state(module, layers[0], maps, probes, by_outputs)
-        last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
-        memory, work = seen[0].numbers, seen[0].work
-        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, taps, memory, work, probes, last, towers)
+        last = next((layer.layer for layer in reversed(probed_layers) if layer.at_end), None)
+        outputs, memory, work = probed_layers[0].outputs, probed_layers[0].numbers, probed_layers[0].work
+        return cls(module, layers, outputs, maps, *state, by_outputs, taps, memory, work, probes, last, towers)
 
-    def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
+    def with_parameters(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
         module = copied(self.module)
         _load(module, parameters)
@@ -199,7 +210,7 @@ class TracedNetwork:
         """Return the taps' inputs; computed in float32 if they may be rough."""
         module = self._in_float32 if rough else self.module
         flat = state.reshape(-1, state.shape[-1]).to(next(module.parameters()).dtype)
-        layers = [self.layers[tap.at] for tap in self.taps]
+        layers = [self.layers[tap.layer] for tap in self.taps]
         places = [layer.place for layer in layers]
         if not places:
             return []
@@ -216,13 +227,13 @@ class TracedNetwork:
     def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
         """Return the number of directions in which a record's numbers can move together without a trace."""
         # Columns that leave no trace by themselves do not count.
-        some = rows[:_FEW_ROWS]
-        state = torch.nn.functional.linear(some, self.state_weight, self.state_bias)
+        sample = rows[:_FEW_ROWS]
+        state = torch.nn.functional.linear(sample, self.state_weight, self.state_bias)
         slopes = self.slopes(state, self.state_weight[:, list(numbers)])
-        fixed = [linear[:, list(numbers)].expand(len(some), -1, -1) for linear in self.entries()]
+        fixed = [linear[:, list(numbers)].expand(len(sample), -1, -1) for linear in self.entries()]
         derivatives = torch.cat([*fixed, *slopes], 1)
-        seen = derivatives.square().sum((0, 1)).sqrt()
-        derivatives = derivatives[..., seen > _OPEN * seen.max()]
+        reach = derivatives.square().sum((0, 1)).sqrt()
+        derivatives = derivatives[..., reach > _OPEN * reach.max()]
         values = torch.linalg.svdvals(derivatives)
         return int((values <= _OPEN * values[:, :1]).sum(1).min()) if values.numel() else 0
 
@@ -294,13 +305,14 @@ def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bo
     calls = watched_run(module, entering, [probe.layer.place for probe in chosen], graph=True).calls
     inputs = {call.place: call.entering for call in calls}
     moving = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
-    for at, probe in enumerate(chosen):
+    for index, probe in enumerate(chosen):
         taken = probe.layer.chosen(inputs[probe.layer.place])
         if taken.requires_grad:
             # Weights that differ, as inputs may add up to the same number, such as those behind a softmax.
             weights = torch.linspace(0.5, 1.5, taken[0].numel()).to(taken)
-            way = torch.autograd.grad(taken @ weights, entering, torch.ones_like(taken[:, 0]), True, allow_unused=True)
-            moving[at] = False if way[0] is None else (way[0] != 0).any(0)
+            ones = torch.ones_like(taken[:, 0])
+            (slope,) = torch.autograd.grad(taken @ weights, entering, ones, True, allow_unused=True)
+            moving[index] = False if slope is None else (slope != 0).any(0)
     return moving
 
 
@@ -309,16 +321,17 @@ def _covering(
 ) -> tuple[Tap, ...]:
     """Return taps with further ones for columns that move none of them, such as those of another tower."""
     covering = list(taps)
-    others = [at for at, probe in enumerate(chosen) if probe.linear is None and at not in {tap.at for tap in taps}]
-    seen = moving[[tap.at for tap in taps]].any(0)
+    tapped = [tap.layer for tap in taps]
+    others = [k for k, probe in enumerate(chosen) if probe.linear is None and k not in tapped]
+    covered = moving[tapped].any(0)
     while others:
-        best = max(others, key=lambda at: (int((moving[at] & ~seen).sum()), chosen[at].rank))
-        if not bool((moving[best] & ~seen).any()):
+        best = max(others, key=lambda index: (int((moving[index] & ~covered).sum()), chosen[index].rank))
+        if not bool((moving[best] & ~covered).any()):
             break
         others.remove(best)
-        seen |= moving[best]
+        covered |= moving[best]
         covering.append(Tap(best, chosen[best].inputs, chosen[best].scale))
-    return tuple(sorted(covering, key=lambda tap: tap.at))
+    return tuple(sorted(covering, key=lambda tap: tap.layer))
 
 
 def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
@@ -327,8 +340,8 @@ def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
     if not bool(moving.any(1).all()):
         return (Tower(torch.ones_like(moving[0]), tuple(range(len(moving)))),)
     groups: list[tuple[Tensor, list[int]]] = []
-    for at, columns in enumerate(moving):
-        joined, layers, others = columns, [at], []
+    for index, columns in enumerate(moving):
+        joined, layers, others = columns, [index], []
         for tower, members in groups:
             if bool((tower & columns).any()):
                 joined, layers = joined | tower, members + layers
@@ -353,9 +366,9 @@ def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
 
 def _load(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
-        for name, own in module.named_parameters():
+        for name, parameter in module.named_parameters():
             if name in parameters:
-                own.copy_(parameters[name])
+                parameter.copy_(parameters[name])
 
 
 class TracedGradient(Gradient):

@@ -144,6 +144,7 @@ class Unmix:
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
             why = f"a round of the search takes about {effort:.0e} multiplications, {self.operations:.0e} are allowed"
+        # Outside of the assumptions everything is the fallback's, and nothing is searched or proved.
         if why:
             guess = self.fallback(view, knowledge, seeds, progress)
             return replace(
@@ -171,42 +172,49 @@ class Unmix:
                 estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
             return estimates[victim]
 
+        # Clients whose unsent parameters are unknown: only layers before those can be compared.
         local, before, unsent = view.model.local, None, set[int]()
         if network is not None and local is not None and not local.known and not dropping:
             before = before_unknown(network, local.names)
+        # One search for each kind of message: gradients under masks, of normalised batches, as computed, with noise.
         for victim, seed in enumerate(seeds):
             pace.begin()
-            own = network if network is None or read.parameters is None else network.at(read.place(victim))
+            victim_network = network
+            if network is not None and read.parameters is not None:
+                victim_network = network.with_parameters(read.place(victim))
             if dropping:
-                assert own is not None
+                assert victim_network is not None
                 near = partial(estimate, victim, progress)
-                harvest = DroppedHarvester(*limits).run(own, read, victim, facts.batch_size, seed, near)
+                harvest = DroppedHarvester(*limits).run(victim_network, read, victim, facts.batch_size, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
                 quiet = _rounded(view, facts)
-                seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
-                harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
+                batch = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
+                harvest = NormalisedHarvester(*limits).run(batch, facts.batch_size, seed)
             else:
-                gradient = gradient_of(own, read, victim, facts.batch_size)
+                gradient = gradient_of(victim_network, read, victim, facts.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
-                        layers = () if own is None else own.parameters
+                    computed = victim_network is not None and victim_network.layers[0].computed
+                    if gradient.network.takes_rows and not computed:
+                        layers = () if victim_network is None else victim_network.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             if before is not None and len(harvest.cells) < facts.batch_size:
-                sent = before if read.parameters is None else before.at(read.place(victim))
+                sent = before if read.parameters is None else before.with_parameters(read.place(victim))
                 gradient = gradient_of(sent, read, victim, facts.batch_size)
                 by_spans = UnsentHarvester(*limits).run(gradient, noise, seed)
                 if len(by_spans.cells) > len(harvest.cells):
                     harvest = _labelled(encoder, by_spans, estimate(victim, progress))
                     unsent.add(victim)
+            # A number of copies is only as good as the replay of the whole batch.
             if not harvest.complete and view.model.head != "regression":
                 harvest = harvest.once()
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
+        # The rest of an exact gradient without the records read is a message of the others, which the fallback attacks.
         exact = noise is None and not (normalised or dropping or unsent)
         if exact:
             batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
@@ -250,8 +258,8 @@ class Unmix:
         if units - knowledge.batch_size > MANY_OUTSIDE:
             outside = min(outside, COMBINED)
         passed = 0.0 if network is None else float(width) * network.work / _AT_ONCE
-        each = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
-        return self.starts * _TRIED * each
+        by_change = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
+        return self.starts * _TRIED * by_change
 
     def _estimated(
         self, harvests: Sequence[Harvest], records: int, encoder: Encoder, estimate: Callable[[int], RecordsGuess]
@@ -509,14 +517,14 @@ def _other_labels(knowledge: Knowledge, harvests: Sequence[Harvest], victims: Se
         return None
     rest = []
     for victim in victims:
-        own = knowledge.labels[victim].tolist()
+        labels = knowledge.labels[victim].tolist()
         for label in harvests[victim].labels.tolist():
             # A number is read up to rounding.
-            nearest = min(own, key=lambda granted: abs(granted - label))
+            nearest = min(labels, key=lambda granted: abs(granted - label))
             if abs(nearest - label) > _SAME_LABEL * max(1.0, abs(label)):
                 return None
-            own.remove(nearest)
-        rest.append(own)
+            labels.remove(nearest)
+        rest.append(labels)
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
 

@@ -35,13 +35,13 @@ def before_unknown(network: TracedNetwork, local: Sequence[str]) -> TracedNetwor
     parameters = dict(network.module.named_parameters())
     rows, moved = network.probes.rows[:_PROBED], {}
     for name in local:
-        own = parameters[name].detach()
-        moved[name] = own + torch.linspace(-1, 1, own.numel()).to(own).view_as(own)
-    ours, theirs = network.run(rows).entering, network.at(moved).run(rows).entering
-    seen = [close(mine.detach(), other.detach()) for mine, other in zip(ours, theirs, strict=True)]
-    taps = tuple(tap for tap in network.taps if seen[tap.at])
+        parameter = parameters[name].detach()
+        moved[name] = parameter + torch.linspace(-1, 1, parameter.numel()).to(parameter).view_as(parameter)
+    ours, theirs = network.run(rows).entering, network.with_parameters(moved).run(rows).entering
+    same = [close(mine.detach(), other.detach()) for mine, other in zip(ours, theirs, strict=True)]
+    taps = tuple(tap for tap in network.taps if same[tap.layer])
     # What lies outside the spans of layers that take the row is measured for all of them.
-    return replace(network, taps=taps) if network.affine and all(seen[: network.affine]) else None
+    return replace(network, taps=taps) if network.affine and all(same[: network.affine]) else None
 
 
 class UnsentHarvester(RecordHarvester):
@@ -58,7 +58,8 @@ class UnsentHarvester(RecordHarvester):
         spans = _spans(gradient, noise)
         none = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         cells, barren = none, 0
-        judging = [at for at in (*range(len(network.entries())), *(tap.at for tap in network.taps)) if tells(spans[at])]
+        entered = len(network.entries())
+        judging = [k for k in (*range(entered), *(tap.layer for tap in network.taps)) if tells(spans[k])]
         allowed = torch.ones_like(self._encoder.is_continuous)
         if network.takes_rows and noise is None:
             allowed = occurring(self._encoder, spans[0], gradient.rounding)
@@ -82,7 +83,7 @@ class UnsentHarvester(RecordHarvester):
             errors = search.spread(search.run(*self._starts.of(cells), 0)) * self._encoder.std[self._starts.place]
         labels = torch.zeros(len(cells), dtype=torch.float64, device=cells.device)
         harvest = Harvest.of_spans(spans, cells, labels, self._starts.spread(cells, errors))
-        if any(at >= len(network.entries()) for at in judging) or len(cells) == min(spans[0].rank, records):
+        if any(k >= entered for k in judging) or len(cells) == min(spans[0].rank, records):
             return harvest
         # Where maps of the row alone judge, a combination of records may be a row of the table, too. It shows as one
         # beside all records, but some are missing: nothing is sure.
@@ -95,9 +96,9 @@ class UnsentHarvester(RecordHarvester):
         """Return which candidates lie in the spans of all judging layers."""
         inside = torch.ones(len(cells), dtype=torch.bool, device=cells.device)
         entering = gradient.network.run(self._rows(cells)).entering if len(cells) else []
-        for at in judging if len(cells) else ():
-            outside = (entering[at].detach() @ spans[at].off_rows.T).norm(dim=1) / entering[at].detach().norm(dim=1)
-            inside &= outside < STRICT.outside
+        for index in judging if len(cells) else ():
+            inputs = entering[index].detach()
+            inside &= (inputs @ spans[index].off_rows.T).norm(dim=1) / inputs.norm(dim=1) < STRICT.outside
         return inside
 
 
@@ -115,9 +116,9 @@ def _spans(gradient: Gradient, noise: Sequence[float] | None) -> list[Span]:
     if noise is None:
         return gradient.spans()
     spans = []
-    for at, layer in enumerate(gradient.received[: gradient.network.hidden]):
+    for index, layer in enumerate(gradient.received[: gradient.network.hidden]):
         largest, ones = float(torch.linalg.matrix_norm(layer, 2)), torch.ones_like(layer[:, 0])
-        spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[at], gradient.records))
+        spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[index], gradient.records))
     return spans
 
 

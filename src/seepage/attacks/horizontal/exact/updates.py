@@ -70,23 +70,23 @@ def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[Gradi
         return GradientView(view.model, first_gradient(view, records).gradient), replace(
             defense, name=view.training.optimizer if defense.name == "none" else defense.name, signs=True
         )
-    way, begin = Way.of(view.training, records), view.model.parameters
-    gradient = {name: u / way.moved for name, u in view.update.items()}
-    norm = None if defense.norm is None else defense.norm / way.moved
-    defense = replace(defense, noise=defense.noise / way.moved, norm=norm)
-    if way.decayed and not defense.signs:
+    step, begin = Way.of(view.training, records), view.model.parameters
+    gradient = {name: u / step.moved for name, u in view.update.items()}
+    norm = None if defense.norm is None else defense.norm / step.moved
+    defense = replace(defense, noise=defense.noise / step.moved, norm=norm)
+    if step.decayed and not defense.signs:
         # Entries that were not sent, as zeros, say nothing.
         gradient = {
             name: torch.where(
                 (view.update[name] == 0) & (defense.kept < 1),
                 g,
-                g * (1 + way.back) - begin[name].detach() * (way.decayed / way.moved),
+                g * (1 + step.back) - begin[name].detach() * (step.decayed / step.moved),
             )
             for name, g in gradient.items()
         }
-    if way.share == 0 or defense.signs:
+    if step.share == 0 or defense.signs:
         return GradientView(view.model, gradient), defense
-    return GradientView(view.model, gradient, {n: begin[n] - way.share * u for n, u in view.update.items()}), defense
+    return GradientView(view.model, gradient, {n: begin[n] - step.share * u for n, u in view.update.items()}), defense
 
 
 def moved_by(view: UpdateView, records: int) -> float:
@@ -103,13 +103,13 @@ class Simulated:
     """
 
     def __init__(self, view: UpdateView, matching: Matching, weight: float, records: int) -> None:
-        self._way = _way(view, matching, records)
+        self._engine = _engine(view, matching, records)
         self._epochs, self._weight = view.training.epochs, weight
 
     def __call__(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         epochs = rows.unflatten(2, (-1, labels.shape[1]))
-        loss, derivative = self._way(self._all_epochs(epochs), labels)
+        loss, derivative = self._engine(self._all_epochs(epochs), labels)
         if epochs.shape[2] < self._epochs:
             derivative = derivative.sum(2, keepdim=True)
         apart, by_mean = _apart(epochs.mean(3))
@@ -118,13 +118,13 @@ class Simulated:
 
     def loss(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> Losses:
         """Return the distance of each restart, without the prior."""
-        return self._way.loss(self._all_epochs(rows.unflatten(2, (-1, labels.shape[1]))), labels)
+        return self._engine.loss(self._all_epochs(rows.unflatten(2, (-1, labels.shape[1]))), labels)
 
     def _all_epochs(self, epochs: Tensor) -> Tensor:
         return epochs.expand(-1, -1, self._epochs, -1, -1)
 
 
-def _way(view: UpdateView, matching: Matching, records: int) -> Unrolled | AdamStep | Backpropagated:
+def _engine(view: UpdateView, matching: Matching, records: int) -> Unrolled | AdamStep | Backpropagated:
     """Return the fastest way through the client's steps that there is."""
     layers = affine_layers(view.model.module) if has_closed_form(view.model.form) else None
     if layers is not None and view.training.plain:

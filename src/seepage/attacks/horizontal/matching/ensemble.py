@@ -80,11 +80,11 @@ def decode_by_marginals(encoder: Encoder, statistics: Statistics, aligned: _Cand
         weight = prior * torch.exp(-0.5 * away.square()).mean(dim=1)
         near = (values[:, None] - values).abs() <= column.tolerance
         mass = weight @ near.to(weight.dtype)
-        own = (weight * ((values - cells[..., i, None]).abs() <= column.tolerance)).sum(-1)
+        own_mass = (weight * ((values - cells[..., i, None]).abs() <= column.tolerance)).sum(-1)
         best = mass.max(dim=-1)
         # A histogram is too coarse to overrule candidates that agree.
         open_ = numbers.std(dim=1) >= _AGREEMENT * column.tolerance
-        better = open_ & (best.values > _ADVANTAGE * own)
+        better = open_ & (best.values > _ADVANTAGE * own_mass)
         cells[..., i] = torch.where(better, values[best.indices], cells[..., i])
     return cells
 

@@ -104,8 +104,8 @@ def restore_labels(
     counts = knowledge.batch_size * (mean - moved)
     growth: Tensor | float = 1.0
     if method != "geng" and defense.record_norm is not None:
-        some, bias = dummies[:_CLIPPED_DUMMIES], _joined(name, "bias")
-        lost = torch.stack([lost_to_clipping(model, bias, some, defense.record_norm, place) for place in places])
+        clipped, bias = dummies[:_CLIPPED_DUMMIES], _joined(name, "bias")
+        lost = torch.stack([lost_to_clipping(model, bias, clipped, defense.record_norm, place) for place in places])
         outputs = mean.shape[-1]
         of_class = torch.eye(max(2, outputs), dtype=mean.dtype, device=mean.device)[:, -outputs:]
         counts, growth = counts_by_effects(moved, mean[: len(lost), None] - of_class - lost, knowledge.batch_size)
@@ -277,7 +277,7 @@ def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]
             continue
         ways = [_shift(model, parameter, rows[:_MOVED], place) for place in places]
         received = part.double().flatten(1)
-        inverses = [torch.linalg.pinv(way) for way in ways if way is not None]
+        inverses = [torch.linalg.pinv(jacobian) for jacobian in ways if jacobian is not None]
         if len(inverses) == len(ways):
             return (received[:, None] @ torch.stack(inverses))[:, 0]
     return None
@@ -293,8 +293,9 @@ def _by_classes(
     classes = max(2, call(model.module, places[0], rows[:_MOVED]).shape[-1])
     means = []
     for place in places:
-        each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
-        means.append(torch.stack([torch.cat([part.double().flatten() for part in named.values()]) for named in each]))
+        by_class = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
+        flat = [torch.cat([part.double().flatten() for part in named.values()]) for named in by_class]
+        means.append(torch.stack(flat))
     ways = torch.stack(means).expand(view.victims, -1, -1)
     others = torch.linalg.lstsq((ways[:, 1:] - ways[:, :1]).mT, (received - ways[:, 0])[..., None]).solution[..., 0]
     shares = torch.cat([1 - others.sum(1, keepdim=True), others], 1).clamp(0, 1)

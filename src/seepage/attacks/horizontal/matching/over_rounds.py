@@ -37,9 +37,10 @@ class OverRounds:
         for i, part in enumerate(view.rounds):
             reports = reporting(self.attack, progress, 1 / len(view.rounds))
             # Each round has starts of its own; the first round's do not depend on the number of rounds.
-            own = [(seed + i) % 2**63 for seed in seeds]
+            round_seeds = [(seed + i) % 2**63 for seed in seeds]
             labels, size = knowledge.labels, view.batch_size
             if labels is not None and size < knowledge.batch_size:
                 labels = labels[:, i * size : (i + 1) * size]
-            guesses.append(self.attack(part, replace(knowledge, batch_size=size, labels=labels), own, **reports))
+            granted = replace(knowledge, batch_size=size, labels=labels)
+            guesses.append(self.attack(part, granted, round_seeds, **reports))
         return pooled(guesses, knowledge)

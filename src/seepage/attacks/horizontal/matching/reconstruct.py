@@ -1,4 +1,16 @@
-"""Reconstruction of a batch by matching its gradient: published attacks are presets of it."""
+"""Reconstruction of a batch by matching its gradient: published attacks are presets of it.
+
+With g the received gradient, dummy rows x and labels y, and D a distance of gradients (``matching``), the attack is
+
+    least over v of   D(dL(x(v), y) / dw, g) + sum_k prior_k(x(v)),
+
+where the relaxation x(v) says what rows may be, such as chances of categories, and w is where the gradient was taken.
+Each part is replaceable: distance, relaxation, priors, the descent, and the way from several starts to one guess
+(``ensemble``). A change of weights by local steps is matched as the mean gradient on their way (``midway``), or by
+running the steps on the dummies (``Simulated``). Of rounds with the same records the mean of their distances is taken.
+
+Restarts of all victims descend side by side, in chunks that fit the processor, and meet in the ensemble alone.
+"""
 
 from __future__ import annotations
 
@@ -243,7 +255,7 @@ class Reconstruction:
         if surrogates:
             # Restarts are compared at the same parameters.
             share = torch.cat([surrogate.share for surrogate in surrogates], dim=1).mean(1)
-            engine = match(surrogates[0].at(share), self.matching)
+            engine = match(surrogates[0].gradients_at(share), self.matching)
         rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
         # The median over restarts: the best one does not show whether the others converged.
         course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values

@@ -40,27 +40,27 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     victims, _, columns = guesses[0].cells.shape
     cells = torch.full((victims, total, len(guesses), columns + 1), torch.nan, dtype=torch.float64)
     doubt, proved = cells.clone(), torch.zeros_like(cells, dtype=torch.bool)
-    seen = torch.zeros(victims, total, dtype=torch.bool)
-    each = torch.arange(victims)[:, None]
+    filled = torch.zeros(victims, total, dtype=torch.bool)
+    victim = torch.arange(victims)[:, None]
     links, places = _Links(knowledge), []
     for i, guess in enumerate(guesses):
         nothing = torch.full_like(guess.cells[..., :1], torch.nan)
         guessed = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
-        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), seen, guessed)
-        cells[each, place, i] = guessed
+        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), filled, guessed)
+        cells[victim, place, i] = guessed
         if guess.uncertainty is not None:
-            doubt[each, place, i, :-1] = guess.uncertainty
+            doubt[victim, place, i, :-1] = guess.uncertainty
         if guess.certified is not None:
             assert guess.given is not None
-            proved[each, place, i, :-1] = guess.certified | guess.given
-        seen[each, place] = True
+            proved[victim, place, i, :-1] = guess.certified | guess.given
+        filled[victim, place] = True
         places.append(place)
     chosen = proved.flatten(3).sum((1, 3)).argmax(1)
     sure = proved & (torch.arange(len(guesses)) == chosen[:, None])[:, None, :, None]
     best = _best(schema, cells, doubt, proved, sure)
     unseen, entropy = _by_marginals(knowledge)
-    readings = torch.where(seen[..., None], _pick(cells, best), unseen)
-    surest = torch.where(seen[..., None], _pick(doubt, best), entropy)
+    readings = torch.where(filled[..., None], _pick(cells, best), unseen)
+    surest = torch.where(filled[..., None], _pick(doubt, best), entropy)
     losses = [guess.loss for guess in guesses if guess.loss is not None]
     courses = [guess.course for guess in guesses if guess.course is not None]
     return RecordsGuess(
@@ -80,8 +80,10 @@ def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | Non
     if len(stated) < len(regimes):
         return None
     return tuple(
-        each[0] if len(set(each)) == 1 else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(each))
-        for each in zip(*stated, strict=True)
+        statements[0]
+        if len(set(statements)) == 1
+        else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(statements))
+        for statements in zip(*stated, strict=True)
     )
 
 
@@ -114,21 +116,21 @@ class _Links:
     def find(
         self,
         earlier: Float[Tensor, "victim record column"],
-        seen: Bool[Tensor, "victim record"],
+        filled: Bool[Tensor, "victim record"],
         guess: Float[Tensor, "victim guess column"],
     ) -> Tensor:
         """Return the position of each guess: that of a record seen before, or an empty one."""
         agree, chance, comparable = self._compare(earlier, guess)
-        prior = (~seen).sum(1).clamp(min=1).log()[:, None, None]
+        prior = (~filled).sum(1).clamp(min=1).log()[:, None, None]
         place = torch.empty(0)
         differing, compared = self._differing, self._compared
         for _ in range(_ESTIMATES):
             error = differing / compared
             odds = ((error + (1 - error) * agree / chance).log() * comparable).sum(-1) - prior
-            place = match(torch.where(seen[..., None], -odds, torch.zeros_like(odds)))
+            place = match(torch.where(filled[..., None], -odds, torch.zeros_like(odds)))
             # Linked guesses give the share of differences between two readings.
             index = place[:, None, :, None].expand(-1, 1, -1, agree.shape[-1])
-            linked = seen.gather(1, place)[..., None] & comparable.gather(1, index)[:, 0]
+            linked = filled.gather(1, place)[..., None] & comparable.gather(1, index)[:, 0]
             differing = self._differing + int((linked & ~agree.gather(1, index)[:, 0]).sum())
             compared = self._compared + int(linked.sum())
         self._differing, self._compared = differing, compared

@@ -121,7 +121,7 @@ class Starts:
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
     """Count rounds until the limit or the time limit is reached; the first one is always run."""
     end = None if seconds is None else time.monotonic() + seconds
-    for at in range(rounds):
-        if at and end is not None and time.monotonic() >= end:
+    for count in range(rounds):
+        if count and end is not None and time.monotonic() >= end:
             return
-        yield at
+        yield count

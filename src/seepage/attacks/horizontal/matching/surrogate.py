@@ -34,7 +34,7 @@ class Surrogate(DifferentiatedEngine):
         assert self._begun is not None
         return self._begun[0].detach()
 
-    def at(self, share: Float[Tensor, " victim"]) -> GradientView:
+    def gradients_at(self, share: Float[Tensor, " victim"]) -> GradientView:
         """Return the gradients as taken at one share of each victim's way."""
         place = {name: p[:, 0] for name, p in self._place(share[:, None]).items()}
         return GradientView(self._model, self._received, place)

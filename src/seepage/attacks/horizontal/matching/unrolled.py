@@ -67,12 +67,12 @@ class ClosedFormSteps:
     def _distance(self, updates: list[Tensor], shape: torch.Size) -> Distance:
         # Weights and bias of a layer count as two tensors.
         split = [
-            (own.view(*shape, *own.shape[1:])[..., part], true[:, None, :, part])
-            for own, true in zip(updates, self._received, strict=True)
+            (dummy.view(*shape, *dummy.shape[1:])[..., part], true[:, None, :, part])
+            for dummy, true in zip(updates, self._received, strict=True)
             for part in (slice(None, -1), slice(-1, None))
         ]
-        dots = torch.stack([(own * true).sum((2, 3)) for own, true in split], dim=-1)
-        squares = torch.stack([own.square().sum((2, 3)) for own, _ in split], dim=-1)
+        dots = torch.stack([(dummy * true).sum((2, 3)) for dummy, true in split], dim=-1)
+        squares = torch.stack([dummy.square().sum((2, 3)) for dummy, _ in split], dim=-1)
         return self._matching(dots, squares, *self._target)
 
     def _by_updates(self, distance: Distance, updates: list[Tensor]) -> list[Tensor]:

@@ -69,8 +69,8 @@ class _Ridge:
         """Return the errors of predictions of left-out models."""
         shrinkage = self.values / (self.values + strength * self.values.sum())
         # What a model contributes to its own prediction, the mean of all models included.
-        own = (self.vectors**2 @ shrinkage + 1 / len(self.X)).clip(max=1 - _LEAST_LEFT)
-        return (self.indicators - self.vectors @ (shrinkage[:, None] * self.along)) / (1 - own)[:, None]
+        leverage = (self.vectors**2 @ shrinkage + 1 / len(self.X)).clip(max=1 - _LEAST_LEFT)
+        return (self.indicators - self.vectors @ (shrinkage[:, None] * self.along)) / (1 - leverage)[:, None]
 
     def along_these(self, others: np.ndarray) -> np.ndarray:
         """Return other models' products with these, from which predictions of any strength follow."""

@@ -63,8 +63,8 @@ class Pairs:
         """The cells of the pairs, encoded."""
         return self.encoder.encode(self.cells)
 
-    def inputs(self, own: bool, whitened: bool | None = None) -> Inputs:
-        """Return inputs of the pairs and of the attacked records: features, and the attacker's own columns if ``own``.
+    def inputs(self, with_own: bool, whitened: bool | None = None) -> Inputs:
+        """Return inputs of the pairs and of the attacked records: features, ``with_own`` the attacker's columns too.
 
         Features are scaled column by column, or ``whitened``: each of their principal directions has spread 1. A
         defense that makes what tells of cells small beside the rest then hides nothing. If None, they are whitened
@@ -73,7 +73,7 @@ class Pairs:
         if whitened is None:
             whitened = not self.noisy and self.number >= _A_FEATURE * self.features.shape[-1]
         scaled = (_whitened if whitened else _standardised)(self.features.double(), self.received.double())
-        if not own or self.own is None:
+        if not with_own or self.own is None:
             return scaled
         return Inputs(*(torch.cat([x, y.double()], -1) for x, y in zip(scaled, self.own, strict=True)))
 
@@ -136,30 +136,30 @@ def nearest(pairs: Pairs, whitened: bool) -> JudgedGuess:
 
 def kernels(pairs: Pairs, whitened: bool) -> JudgedGuess:
     """Answer by kernel ridge regression, whose penalty and kernel leave-one-out errors choose."""
-    inputs, some = pairs.inputs(False, whitened), slice(-_OF_KERNELS, None)
-    fit = fitted(inputs.pairs[:, some], pairs.encoded[:, some].double(), inputs.received)
+    inputs, newest = pairs.inputs(False, whitened), slice(-_OF_KERNELS, None)
+    fit = fitted(inputs.pairs[:, newest], pairs.encoded[:, newest].double(), inputs.received)
     return answer(pairs, fit.values, fit.left_out)
 
 
 def forests(pairs: Pairs, seeds: Sequence[int]) -> JudgedGuess:
     """Answer by a random forest a column, on features and own columns, judged by out-of-bag predictions."""
-    inputs, encoded = pairs.inputs(own=True), pairs.encoded
-    some, schema = slice(-_OF_TREES, None), pairs.encoder.schema
-    each: list[tuple[Tensor, Tensor]] = []
+    inputs, encoded = pairs.inputs(with_own=True), pairs.encoded
+    newest, schema = slice(-_OF_TREES, None), pairs.encoder.schema
+    by_training: list[tuple[Tensor, Tensor]] = []
     for k in paced(len(seeds), least=1):
-        rows, queries, blocks = inputs.pairs[k, some].numpy(), inputs.received[k].numpy(), []
+        rows, queries, blocks = inputs.pairs[k, newest].numpy(), inputs.received[k].numpy(), []
         for column, block in zip(schema.columns, schema.blocks, strict=True):
             kind = isinstance(column, Discrete)
-            values = encoded[k, some, block].double().numpy()
+            values = encoded[k, newest, block].double().numpy()
             both = forest(rows, values, queries, seeds[k] % 2**32, kind)
             blocks.append([torch.from_numpy(part) for part in both])
             if kind:
                 blocks[-1] = [part.clamp(min=_LEAST).log() for part in blocks[-1]]
         left_out, outputs = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
-        each.append((left_out, outputs))
+        by_training.append((left_out, outputs))
     # A rehearsal ends before the last training.
-    each += each[-1:] * (len(seeds) - len(each))
-    left_out, outputs = (torch.stack(parts) for parts in zip(*each, strict=True))
+    by_training += by_training[-1:] * (len(seeds) - len(by_training))
+    left_out, outputs = (torch.stack(parts) for parts in zip(*by_training, strict=True))
     return answer(pairs, outputs, left_out)
 
 
@@ -172,14 +172,14 @@ def boosted_trees(pairs: Pairs, seeds: Sequence[int], answered: Sequence[Sequenc
     tried = torch.tensor([[name == _FOREST for name in names] for names in answered])
     if not tried.any():
         return None
-    inputs, encoded, schema = pairs.inputs(own=True), pairs.encoded, pairs.encoder.schema
+    inputs, encoded, schema = pairs.inputs(with_own=True), pairs.encoded, pairs.encoder.schema
     trained = pairs.number - pairs.held_out
-    some = slice(max(0, trained - _OF_TREES), trained)
+    newest = slice(max(0, trained - _OF_TREES), trained)
     # Columns that are not tried keep zeros.
     outputs = torch.zeros(*inputs.received.shape[:2], pairs.encoder.width, dtype=torch.float64)
     left_out = torch.zeros(len(seeds), pairs.held_out, pairs.encoder.width, dtype=torch.float64)
     for k in paced(len(seeds), least=1):
-        rows, values = inputs.pairs[k, some].numpy(), encoded[k, some].double().numpy()
+        rows, values = inputs.pairs[k, newest].numpy(), encoded[k, newest].double().numpy()
         both = torch.cat([inputs.pairs[k, trained:], inputs.received[k]])
         for column, block, wanted in zip(schema.columns, schema.blocks, tried[k].tolist(), strict=True):
             if wanted:
@@ -231,9 +231,9 @@ def networks(pairs: Pairs, seeds: Sequence[int], inverter: Inverter) -> Iterable
     """Return a network of features alone, and one that takes the attacker's own columns beside them."""
     if pairs.number < _ENOUGH:
         return
-    yield "network", lambda _: network(pairs, inverter, seeds, pairs.inputs(own=False))
+    yield "network", lambda _: network(pairs, inverter, seeds, pairs.inputs(with_own=False))
     if pairs.own is not None:
-        yield "network with own columns", lambda _: network(pairs, inverter, seeds, pairs.inputs(own=True))
+        yield "network with own columns", lambda _: network(pairs, inverter, seeds, pairs.inputs(with_own=True))
 
 
 def best_of(pairs: Pairs, entrants: Iterable[Entrant], knowledge: FeatureKnowledge) -> FeatureGuess:
@@ -246,8 +246,8 @@ def best_of(pairs: Pairs, entrants: Iterable[Entrant], knowledge: FeatureKnowled
     columns = pairs.encoder.schema.names
     best: JudgedGuess | None = None
     names: list[list[str]] = [[] for _ in pairs.cells]
-    for name, way in entrants:
-        tried = way(names)
+    for name, learner in entrants:
+        tried = learner(names)
         if tried is None:
             continue
         if best is None:

@@ -66,7 +66,7 @@ class Melis:
         chosen = knowledge.auxiliary.drawn(shares[:, None], knowledge.rows, generator)[:, 0]
         chances = []
         for target in range(view.gradients.shape[1]):
-            seen = [
+            gradients = [
                 knowledge.learner.gradients(
                     _repeated(models, target, len(chosen)),
                     knowledge.auxiliary.inputs,
@@ -75,7 +75,7 @@ class Melis:
                 )
                 for models in view.snapshots
             ]
-            features, point = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
+            features, point = torch.cat(gradients, dim=1), view.gradients[:, target].reshape(1, -1)
             chances.append(self._chances(features.double(), worlds, point.double(), seeds[0]))
         return PropertyGuess(knowledge.shares, torch.cat(chances))
 

@@ -108,9 +108,9 @@ class _Statistics:
         with torch.enable_grad():
             rows = rows.detach().requires_grad_()
             distances = [
-                (own - true).square().sum(-1)
+                (computed - true).square().sum(-1)
                 for name, moments in batch_statistics(self._model, rows).items()
-                for own, true in zip(moments, self._true[name], strict=True)
+                for computed, true in zip(moments, self._true[name], strict=True)
             ]
             penalty = self._weight * torch.stack(distances).sum(0)
             (derivative,) = torch.autograd.grad(penalty.sum(), rows)

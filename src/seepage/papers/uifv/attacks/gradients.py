@@ -69,7 +69,7 @@ class _Seen(NamedTuple):
         return rows.gather(1, nearest[..., None].expand(-1, -1, rows.shape[-1]))
 
 
-def _seen(view: FeatureView, knowledge: FeatureKnowledge, what: str) -> _Seen:
+def _received(view: FeatureView, knowledge: FeatureKnowledge, what: str) -> _Seen:
     granted = knowledge.granted_gradients(what)
     bottom = knowledge.granted_bottom(what)
     if not isinstance(bottom, Stack):
@@ -126,38 +126,38 @@ class GradientMatching(DescentAttack):
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; each training's start has its seed."""
-        seen = _seen(view, knowledge, "gradient matching")
-        shape = (seen.returned.shape[1], seen.encoder.width)
+        received = _received(view, knowledge, "gradient matching")
+        shape = (received.returned.shape[1], received.encoder.width)
         starts = [
             0.1 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-            for seed in _each(seeds, len(seen.returned))
+            for seed in _each(seeds, len(received.returned))
         ]
         free = torch.stack(starts).requires_grad_(True)
-        wanted = [*seen.by_weights, *seen.by_biases]
+        wanted = [*received.by_weights, *received.by_biases]
         size = torch.stack([gradient.square().sum((1, 2)) for gradient in wanted]).sum(0)
         # Where the received gradient is zero, there is nothing to match.
         size = torch.where(size > 0, size, torch.ones_like(size))
 
         def loss(step: int) -> Tensor:
-            dummy = _gradients(seen, self.rows(seen.encoder, free))
+            dummy = _gradients(received, self.rows(received.encoder, free))
             apart = [(gradient - other).square().sum((1, 2)) for gradient, other in zip(dummy, wanted, strict=True)]
             return (torch.stack(apart).sum(0) / size).sum()
 
         self.descend([free], loss)
         with torch.no_grad():
-            return seen.guess(self.rows(seen.encoder, free), view.trainings)
+            return received.guess(self.rows(received.encoder, free), view.trainings)
 
 
-def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> list[Tensor]:
+def _gradients(received: _Seen, rows: Float[Tensor, "victim record encoded"]) -> list[Tensor]:
     """Return the gradients of weights, then of biases, for some rows; differentiable in the rows."""
-    outputs = seen.sent(rows)
+    outputs = received.sent(rows)
     inputs = [rows, *(activations.relu() for activations in outputs[:-1])]
-    error, weights, biases = seen.returned, list[Tensor](), list[Tensor]()
+    error, weights, biases = received.returned, list[Tensor](), list[Tensor]()
     for i in reversed(range(len(outputs))):
         weights.insert(0, inputs[i].mT @ error)
         biases.insert(0, error.sum(1, keepdim=True))
         if i:
-            error = (error @ seen.weights[i].mT) * (outputs[i - 1] > 0)
+            error = (error @ received.weights[i].mT) * (outputs[i - 1] > 0)
     return [*weights, *biases]
 
 
@@ -167,10 +167,12 @@ class _Unmixed:
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; each candidate takes the position of the records whose features it would send."""
-        seen = _seen(view, knowledge, f"the attack {type(self).__name__}")
-        return seen.guess(seen.placed(self.candidates(seen, _each(seeds, len(seen.returned)))), view.trainings)
+        received = _received(view, knowledge, f"the attack {type(self).__name__}")
+        return received.guess(
+            received.placed(self.candidates(received, _each(seeds, len(received.returned)))), view.trainings
+        )
 
-    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+    def candidates(self, received: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
         """Return encoded rows; those that do not exist are not finite."""
         raise NotImplementedError
 
@@ -184,9 +186,9 @@ class NeuronQuotients(_Unmixed):
     record activates a unit; here the network is not crafted, as in the comparison of vertical attacks.
     """
 
-    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+    def candidates(self, received: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
         """Return one candidate a unit."""
-        return quotients(seen.by_weights[0].mT, seen.by_biases[0][:, 0])
+        return quotients(received.by_weights[0].mT, received.by_biases[0][:, 0])
 
 
 @attacks.register("bottom_cpa", "vertical", needs=_NEEDS)
@@ -205,10 +207,10 @@ class IndependentComponents(_Unmixed):
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations)
 
-    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+    def candidates(self, received: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
         """Return one candidate a component."""
-        mixed = torch.cat([seen.by_weights[0].mT, seen.by_biases[0].mT], dim=2).double()
-        unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, seen.returned.shape[1], None)
+        mixed = torch.cat([received.by_weights[0].mT, received.by_biases[0].mT], dim=2).double()
+        unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, received.returned.shape[1], None)
         return quotients(unmixed[..., :-1], unmixed[..., -1])
 
 
@@ -231,13 +233,13 @@ class TensorComponents(_Unmixed):
     def __post_init__(self) -> None:
         check_count("components", self.components)
 
-    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+    def candidates(self, received: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
         """Return one candidate a component."""
-        if len(seen.weights) < 2:
+        if len(received.weights) < 2:
             raise BadInputError("bottom_sqr reads a hidden layer, but the target's bottom model has none; drop it.")
-        weight = seen.weights[0].mT.double()
-        count = min(self.components, seen.returned.shape[1], weight.shape[2])
+        weight = received.weights[0].mT.double()
+        count = min(self.components, received.returned.shape[1], weight.shape[2])
         # The third order of this many components takes this many equations.
         while count > 1 and (count + 1) * (count + 2) * (count + 3) > 3 * weight.shape[1]:
             count -= 1
-        return components(weight, seen.by_weights[1].mT.double(), nn.ReLU(), count, seeds)
+        return components(weight, received.by_weights[1].mT.double(), nn.ReLU(), count, seeds)

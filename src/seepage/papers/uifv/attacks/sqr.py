@@ -209,8 +209,8 @@ def fitted(variables: Float[Tensor, "victim unit component"], values: Values) ->
     orders = [variables.new_zeros(len(values), *[count] * k) for k in range(4)]
     for place, i in enumerate(indices):
         mean = coefficients[:, place] * math.prod(math.factorial(i.count(c)) for c in set(i))
-        for each in set(itertools.permutations(i)):
-            orders[len(i)][(slice(None), *each)] = mean
+        for order in set(itertools.permutations(i)):
+            orders[len(i)][(slice(None), *order)] = mean
     return Orders(*orders[1:])
 
 

@@ -87,10 +87,10 @@ class Generator(DescentAttack):
         """Return the guess."""
         bottom = frozen(knowledge.granted_bottom("the generator"))
         encoder = encoder_of(knowledge.schema)
-        own = encoder_of(view.model.partition.schemas[0]).encode(view.own)
+        inputs_of_active = encoder_of(view.model.partition.schemas[0]).encode(view.own)
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
         random = torch.stack([torch.randn(view.records, self.noise, generator=draw) for draw in draws])
-        inputs = torch.cat([own, random], dim=-1)
+        inputs = torch.cat([inputs_of_active, random], dim=-1)
         networks = Stack((inputs.shape[-1], *self.hidden, encoder.width), seeds)
         wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach().sigmoid()
         start = torch.arange(len(seeds))[:, None]
