@@ -10,7 +10,8 @@ import pytest
 
 from seepage.auditing import audit
 from seepage.errors import BadInputError
-from seepage.report.terminal import make_console, show_inferred
+from seepage.report.inferred import inferred_document
+from seepage.report.terminal import make_console, show
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.infer import infer
@@ -61,7 +62,7 @@ def test_no_cell_of_ones_own_table_leaves_it(tmp_path: Path, capfd: pytest.Captu
         out=tmp_path / "run",
     )
     report.show()
-    show_inferred(make_console(stderr=True), infer(tmp_path / "people.csv", "ill"))
+    show(make_console(stderr=True), inferred_document(infer(tmp_path / "people.csv", "ill")))
     told = "".join(capfd.readouterr())
     assert "2 discrete, 2 continuous" in " ".join(told.split())
     files = {path.name: path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").iterdir()}

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 from flower_adult.task import DATA, Net
-from rich.console import Console
 
 from seepage.attacking.federation import AttackedFederation, FederationAttack
 from seepage.errors import BadInputError
-from seepage.report.captured import captured_sections, show_sections
+from seepage.report.captured import read_document
+from seepage.report.terminal import make_console, show
 from seepage.settings.horizontal.read import PROOFS_ONLY
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     except BadInputError as error:
         print(error, file=sys.stderr)
         return 2
-    show_sections(Console(), captured_sections(federation.findings))
+    show(make_console(), read_document(federation.findings))
     return int(federation.counts["proved"] > 0)
 
 

@@ -27,10 +27,10 @@ from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.files import check_out, write_whole
 from seepage.models.model import Model
-from seepage.report.html import FILE as PAGE
-from seepage.report.html import write_html
 from seepage.report.questions import questions
 from seepage.report.report import Report, verdicts_of
+from seepage.report.sections import FILE as PAGE
+from seepage.report.sections import write_html
 from seepage.results.checks.descent import Longer, longer
 from seepage.results.checks.every import run_checks
 from seepage.results.checks.facts import Facts

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
+from seepage.advise.page import as_json, recommendation_document, write_recommendation
 from seepage.advise.recommend import CONFIRMATIONS, _Advisor, _as_cheap, recommended
 from seepage.advise.recommendation import Candidate, Recommendation, cost_of, learnt_of, options_of
 from seepage.assessment.decision import ALPHA, least_units
 from seepage.assessment.row import ResultRow
 from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
-from seepage.report.terminal import make_console
+from seepage.report.page import page as render_page
+from seepage.report.terminal import make_console, show
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.lever import Lever
@@ -230,7 +231,7 @@ def test_the_page_and_its_figures_say_the_same(tmp_path: Path) -> None:
     found = search(tmp_path)
     write_recommendation(tmp_path, found)
     page = (tmp_path / "recommendation.html").read_text()
-    assert render_recommendation(found) == page
+    assert render_page(recommendation_document(found)) == page
     assert "What was rejected, and why" in page
     assert "gloves:{noise:" in page.replace("&#39;", "'")
     content = json.loads((tmp_path / "recommendation.json").read_text())
@@ -239,7 +240,7 @@ def test_the_page_and_its_figures_say_the_same(tmp_path: Path) -> None:
     assert content["configurations"][0]["change"] == "no change"
     console = make_console()
     with console.capture() as shown:
-        show_recommendation(console, found)
+        show(console, recommendation_document(found))
     assert "recommended" in shown.get()
 
 

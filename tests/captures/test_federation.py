@@ -32,7 +32,8 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
 from seepage.models.states import state_digest
-from seepage.report.captured import render_captured
+from seepage.report.captured import captured_document
+from seepage.report.page import page
 from seepage.run.runner import Listener, Run
 from seepage.settings.horizontal.read import PROOFS_ONLY
 from seepage.settings.part import Part
@@ -210,7 +211,7 @@ def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, t
         r"\udcff": "not tried",
     }
     json.dumps(found.findings.figures, ensure_ascii=False).encode()
-    render_captured(found.findings).encode()
+    page(captured_document(found.findings)).encode()
 
 
 def test_what_was_read_is_handed_over_by_name(findings: AttackedFederation, kept: dict[str, Recovered]) -> None:
@@ -250,7 +251,7 @@ def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
     assert report.overviews[0]["tier"] == "whole records read"
     assert report.decision is not None
     assert report.decision.outcome == "failed"
-    assert "Threat model" in render_captured(found.findings, report)
+    assert "Threat model" in page(captured_document(found.findings, report))
 
 
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:
@@ -386,7 +387,7 @@ def test_progress_ends_with_all_work_done(folder: Path) -> None:
 def test_the_page_holds_every_update_and_no_markup_of_a_file_name() -> None:
     one = UpdateFinding("<b>x</b>", "<script>alert(1)</script>", 3, None, "not tried", "it is broken")
     found = AttackedFederation((one,), (), "unmix")
-    text = render_captured(found.findings)
+    text = page(captured_document(found.findings))
     assert "<script>alert" not in text
     assert "it is broken" in text
     assert '<span class="tier open">not tried</span>' in text

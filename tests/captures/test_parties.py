@@ -20,7 +20,9 @@ from seepage.captures.transcripts import read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.integrations.secretflow import capture_callback
-from seepage.report.captured import captured_sections, render_captured
+from seepage.report.captured import captured_document, captured_sections
+from seepage.report.document import Grid
+from seepage.report.page import page
 from seepage.tabular.schema import Continuous, Discrete
 from tests.captures.attacked import attacked
 
@@ -178,14 +180,15 @@ def test_the_report_says_what_alignment_gave_away(tmp_path: Path, shared: int) -
     transcripts.exchange(range(shared), sent, sent)
     findings = attacked(tmp_path / "carol").findings
     [section] = [section for section in captured_sections(findings) if section.name == "alignment"]
-    assert f"{shared} of its 100 records are with the attacked party" in section.words[0]
-    assert "What alignment gives away" in render_captured(findings)
+    assert f"{shared} of its 100 records are with the attacked party" in str(section.blocks[0])
+    assert "What alignment gives away" in page(captured_document(findings))
+    tables = [block for block in section.blocks if isinstance(block, Grid)]
     plain = findings.figures["alignment"]
     assert isinstance(plain, dict)
     assert plain["shared"] == shared
     if shared == 100:
-        assert not section.grids
-        assert "records that the other party lacks" in section.words[1]
+        assert not tables
+        assert "records that the other party lacks" in str(section.blocks[1])
     else:
-        assert {row[0].text for row in section.grids[0].rows} == {"noise_2", "label"}
-        assert "Its own columns predict" in section.words[1]
+        assert {row[0].text for row in tables[0].rows} == {"noise_2", "label"}
+        assert "Its own columns predict" in str(section.blocks[1])

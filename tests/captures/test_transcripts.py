@@ -27,7 +27,8 @@ from seepage.models.message import MessageForm
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
-from seepage.report.captured import captured_sections, show_sections
+from seepage.report.captured import read_document
+from seepage.report.terminal import show
 from seepage.results.verdict import verdict
 from seepage.tabular.partition import by_names
 from tests.captures.attacked import answers, attacked, granted, notes, ran, reasons, value, words
@@ -243,7 +244,7 @@ def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) 
     nothing = attacked(training.folder, attacks=["label_norm"], truth=truth)
     assert granted(nothing)["statistics"] == "assumed: all values likely of cause, noise_0, label"
     console = Console(width=300, record=True, file=io.StringIO())
-    show_sections(console, captured_sections(nothing.findings))
+    show(console, read_document(nothing.findings))
     assert "the best baseline, which sees no message and holds no marginals" in " ".join(console.export_text().split())
 
 

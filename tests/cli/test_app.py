@@ -93,7 +93,7 @@ def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
     assert [float(r["mean"]) if r["mean"] else None for r in table] == [r["mean"] for r in rows]
     assert json.loads(table[0]["settings"]) == rows[0]["settings"]
     assert "At batch size 8 the server reads" in ran.out
-    assert "truth 1" in ran.out
+    assert "Truth 1" in ran.out
 
 
 def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from seepage.report.console import Bar
+from seepage.report.progress import Bar
 from seepage.tabular.schema import Discrete, Schema
 from seepage.text import printable_json
 from tests.commands import Run, commands

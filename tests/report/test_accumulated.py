@@ -9,9 +9,10 @@ import pytest
 
 from seepage.auditing import audit_document
 from seepage.report.accumulated import accumulated
+from seepage.report.document import Plot
 from seepage.report.figures import Curve
-from seepage.report.html import render
 from seepage.report.report import Report
+from seepage.report.sections import render
 
 DOCUMENT = {
     "dataset": "german",
@@ -38,9 +39,10 @@ def reports() -> list[Report]:
 def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> None:
     section = accumulated(reports)
     assert section is not None
-    titles = [figure.title for figure, _ in section.figures]
+    plots = [block for block in section.blocks if isinstance(block, Plot)]
+    titles = [plot.figure.title for plot in plots]
     assert sorted(title.partition("batch size ")[2] for title in titles) == ["2", "2, sign", "3", "3, sign"]
-    for figure, grid in section.figures:
+    for figure, grid in ((plot.figure, plot.grid) for plot in plots):
         size = int(figure.title.partition("batch size ")[2][0])
         defense = "sign" if "sign" in figure.title else "none"
         lines = {line.name: line for line in figure.data if isinstance(line, Curve)}

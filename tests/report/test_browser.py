@@ -14,9 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from seepage.auditing import audit, run_all
-from seepage.report.comparing import render_comparison
-from seepage.report.html import write_html
+from seepage.report.comparing import comparison_document
+from seepage.report.page import page as render_page
 from seepage.report.report import Report
+from seepage.report.sections import write_html
 from seepage.results.compare import compare_runs, load_run
 from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, CoinAudit, hostile_audit, planted
 
@@ -349,7 +350,7 @@ def test_a_comparison_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
         audit("german", out=tmp_path / name, iterations=steps, **chosen)
     path = tmp_path / "compare.html"
     found = compare_runs(load_run(tmp_path / "first"), load_run(tmp_path / "second"))
-    path.write_text(render_comparison(found), encoding="utf-8")
+    path.write_text(render_page(comparison_document(found)), encoding="utf-8")
     shown, troubles = opened(browser, path)
     assert troubles == []
     assert shown.locator(".plot").count() == 2

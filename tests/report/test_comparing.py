@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from seepage.auditing import audit
 from seepage.cli.app import program
 from seepage.errors import BadInputError
-from seepage.report.comparing import render_comparison
+from seepage.report.comparing import comparison_document
+from seepage.report.page import page
 from seepage.results.compare import compare_runs, judge, load_run, overall
 from tests.report.parts import IMAGE, SCRIPT
 
@@ -172,7 +173,7 @@ def test_the_command_prints_tables_and_writes_a_private_page(runs: tuple[Path, P
     assert "audits 1.spec.model" in done.output
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text(encoding="utf-8")
-    assert "overall-figure" in text
+    assert "figure-overall" in text
     as_json = CliRunner().invoke(program, ["compare", str(runs[0]), str(runs[1]), "--json"])
     assert json.loads(as_json.output)["names"] == ["short", "long"]
 
@@ -243,7 +244,7 @@ def test_names_from_files_are_text_in_the_page(runs: tuple[Path, Path], tmp_path
         ]
 
     hostile = load_run(edited(runs[0], tmp_path / "a", renamed))
-    text = render_comparison(compare_runs(hostile, hostile))
+    text = page(comparison_document(compare_runs(hostile, hostile)))
     assert SCRIPT not in text
     assert IMAGE not in text
     assert "&lt;/script&gt;" in text

@@ -18,9 +18,10 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.report import frames
 from seepage.report.advice import advice, sentences
-from seepage.report.console import costs_table
+from seepage.report.document import Document
 from seepage.report.leakage import frontier_section
 from seepage.report.result import AuditResult
+from seepage.report.terminal import show
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -262,27 +263,26 @@ def test_what_a_defense_guarantees_stands_beside_what_it_costs_and_leaves() -> N
     epsilon = row(attack="none", metric="epsilon", mean=3.25, kind="about", defense="dp_sgd")
     made = frames.frontier([*tasks, epsilon], [row(defense=name).as_dict() for name in ("none", "dp_sgd")], TASK)
     assert [{name: one[name] for name in privacy} for one in made] == [dict.fromkeys(privacy), privacy]
-    file = io.StringIO()
-    console = Console(width=120, file=file)
     attacks = [row(defense=name) for name in ("none", "dp_sgd")]
     audit = CoinAudit(utility=TASK)
-    console.print(costs_table(AuditResult(audit, [*attacks, *tasks, epsilon])))
-    lines = file.getvalue().splitlines()
+    lines = _frontier(AuditResult(audit, [*attacks, *tasks, epsilon])).splitlines()
     assert any("none" in line and "–" in line for line in lines)
-    assert any("dp_sgd" in line and "3.25 (1e-05, 1,500, Opacus RDP)" in line for line in lines)
-    assert costs_table(AuditResult(audit, [row()])) is None
+    assert any("dp_sgd" in line and "3.25 at delta 1e-05 after 1,500 steps by Opacus RDP" in line for line in lines)
+    assert "has no configuration with a defense" in _frontier(AuditResult(audit, [row()]))
     # What the figure leaves out is said where it is printed.
     open_end = CoinAudit(utility=TASK, unaccounted="The bound follows the rows.")
     for rows, printed in (([*attacks, *tasks, epsilon], True), ([*attacks, *tasks[:1]], False)):
         result = AuditResult(open_end, rows)
-        file = io.StringIO()
-        Console(width=120, file=file).print(costs_table(result))
-        section = frontier_section(result)
-        assert section is not None
-        assert ("The bound follows the rows." in file.getvalue(), "The bound follows the rows." in section.words) == (
-            printed,
-            printed,
-        )
+        assert ("The bound follows the rows." in _frontier(result)) == printed
+
+
+def _frontier(result: AuditResult) -> str:
+    """What a terminal is shown of what defenses leave and cost."""
+    section = frontier_section(result)
+    assert section is not None
+    file = io.StringIO()
+    show(Console(width=240, file=file), Document("", [section]))
+    return file.getvalue()
 
 
 def test_an_adaptive_bound_is_not_in_the_epsilon_of_split_learning() -> None:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from seepage.auditing import audit, run_all
 from seepage.report.figures import Axis, Curve, Figure, Marks, Stroke, label
-from seepage.report.html import render
 from seepage.report.report import Report
+from seepage.report.sections import render
 from seepage.report.svg import NARROW, WIDE, draw
 from seepage.results.checks.finding import Finding
 from seepage.tabular.infer import infer_schema

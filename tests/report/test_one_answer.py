@@ -14,10 +14,10 @@ from rich.console import Console
 
 from seepage.assessment.row import ResultRow
 from seepage.report.advice import what_to_do
-from seepage.report.console import MOST_LINES, show_screens
-from seepage.report.html import render
 from seepage.report.report import Report, verdicts_of
+from seepage.report.sections import render, run_document
 from seepage.report.summary import headline
+from seepage.report.terminal import MOST_LINES, show
 from seepage.results.checks.finding import Finding
 from seepage.results.gate import decide
 from seepage.results.verdict import GRAVITY, LITTLE, SHOWN, WHOLE_RECORDS
@@ -125,7 +125,7 @@ def test_of_several_audits_the_screen_lists_each_and_shows_the_gravest() -> None
     mild = Report(CoinAudit(CoinSpec.of(variant="mild")), [row("none", 0.6)])
     grave = Report(CoinAudit(CoinSpec.of(variant="grave")), [row("none", 0.99)])
     screen = StringIO()
-    show_screens(Console(file=screen, width=80), [mild, grave])
+    show(Console(file=screen, width=80), run_document([mild, grave]))
     text = " ".join(screen.getvalue().split())
     assert "2 audits; below them the gravest" in text
     assert text.count("mild") == 1

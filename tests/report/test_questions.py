@@ -11,9 +11,10 @@ import pytest
 from seepage.assessment import Estimate
 from seepage.auditing import audit, prepare_all, spec_of
 from seepage.errors import BadInputError
-from seepage.report.html import render
+from seepage.report.document import Points
 from seepage.report.questions import questions, questions_section, risk_of
 from seepage.report.report import Report
+from seepage.report.sections import render
 from tests.report.parts import SCRIPT, hostile_audit
 from tests.report.test_html import read
 from tests.rows import row
@@ -39,7 +40,9 @@ def test_a_message_that_holds_the_record_singles_it_out(tmp_path: Path) -> None:
     assert rows["inferred", "age"].mean == rows["accuracy", "age"].mean
     assert rows["singled_out", None].baseline is not None
     assert rows["singled_out_control", None].baseline is None
-    words = " ".join(questions_section(report).points)
+    words = " ".join(
+        point for block in questions_section(report).blocks if isinstance(block, Points) for point in block.items
+    )
     assert "Singling out: " in words
     assert "by purpose and job" in words
     assert "No quasi-identifier was named" not in words
@@ -58,7 +61,7 @@ def test_settings_that_guess_no_row_say_so() -> None:
     spec, _, _ = spec_of("german", None, "pooled", None, {"sensitive": "telephone"})
     section = questions_section(Report(prepare_all([spec])[0], []))
     assert section.kind == "empty"
-    assert section.words == [
+    assert section.blocks == [
         "No attack of this audit guesses a row: it tells shares of a group apart, so none of the three is asked."
     ]
 

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
-from seepage.report.console import Bar
 from seepage.report.frames import overview
-from seepage.report.html import render
+from seepage.report.progress import Bar
 from seepage.report.report import Report
+from seepage.report.sections import render
 from seepage.report.summary import headline
 from seepage.results.checks.finding import Finding
 from seepage.settings.horizontal.audit import HorizontalAudit
@@ -247,14 +247,14 @@ def test_the_terminal_serves_any_setting(width: int) -> None:
     report = report_of(CoinAudit(sensitive=("a",)))
     screen, all_of_it = (
         ("coins", "peek", "gloves", "no defense", "AUC", "80.0", "SEEP006"),
-        ("coin", "92.0", "2.5", "a *"),
+        ("coin", "92.0", "2.5", "(sensitive)"),
     )
     for verbose, wanted in ((False, screen), (True, (*screen, *all_of_it))):
         file = io.StringIO()
         report.show(Console(file=file, width=width), verbose)
         text = file.getvalue()
         assert max(map(len, text.splitlines())) <= width
-        assert "batch" not in text
+        assert "batch size" not in text.lower()
         for words in wanted:
             assert words in text
     assert "Under gloves the peeker reads 57.0% of all sides" in " ".join(text.split())
@@ -302,7 +302,7 @@ def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     assert "labels" in report.figures
     for verbose, table in (
         (False, "Of 100 labels that an informed guess misses"),
-        (True, "Read of the label a, in percent"),
+        (True, "Read of the label a, beside baselines"),
     ):
         text = io.StringIO()
         report.show(Console(file=text, width=120), verbose)

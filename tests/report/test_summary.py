@@ -151,7 +151,7 @@ def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
     known = {"labels": "true", "sees": "what it sees"}
     figures = {(defense, PEEK): 0.5 for defense in ("none", "noise(0.1)", "broken")}
     report = Report(CoinAudit(**WORDS, sizes=(8,), figures=figures), [replace(one, knowledge=known) for one in rows])
-    for verbose, figure in ((False, "10"), (True, "55.0")):
+    for verbose, figure in ((False, "10"), (True, "55.0%")):
         written = io.StringIO()
         report.show(Console(file=written, width=200), verbose)
         lines = [line.split() for line in written.getvalue().splitlines() if "noise(0.1)" in line]

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from seepage.auditing import prepare_all, run_all
-from seepage.report.terminal import show_inferred
+from seepage.report.inferred import inferred_document
+from seepage.report.terminal import show
 from seepage.settings.catalogue import setting
 from seepage.tabular.infer import Policy, infer
 
@@ -42,7 +43,7 @@ def test_every_setting_shows_how_a_schema_was_inferred(name: str, tmp_path: Path
     assert audit.own
     assert audit.inferred is not None
     text = io.StringIO()
-    show_inferred(Console(file=text, width=120), audit.inferred)
+    show(Console(file=text, width=120), inferred_document(audit.inferred))
     said = " ".join(text.getvalue().split())
     assert "Columns as inferred from 400 rows: 2 discrete, 1 continuous, 1 left out" in said
     assert "ill (target)" in said
@@ -62,7 +63,7 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
     inferred = infer(tmp_path / "people.csv", "ill", Policy(sensitive=("smoker",)))
     for all_columns in (False, True):
         text = io.StringIO()
-        show_inferred(Console(file=text, width=160), inferred, all_columns)
+        show(Console(file=text, width=160), inferred_document(inferred, all_columns))
         lines = [line.split()[0] for line in text.getvalue().splitlines() if line.strip()]
         assert lines[3:7] == ["ill", "smoker", "card", "stage"]
         assert ("v000" in lines) == all_columns
@@ -84,7 +85,7 @@ def test_where_no_column_is_in_doubt_there_is_no_table_of_columns(tmp_path: Path
     said = {}
     for all_columns in (False, True):
         text = io.StringIO()
-        show_inferred(Console(file=text, width=80), inferred, all_columns)
+        show(Console(file=text, width=80), inferred_document(inferred, all_columns))
         said[all_columns] = text.getvalue()
     assert len(said[False].splitlines()) <= 4
     assert "2 discrete, 1 continuous; 3 encoded columns" in said[False]

@@ -15,10 +15,11 @@ from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import options_from
 from seepage.cli.running import exit_of
 from seepage.files import make_folder, write_whole
-from seepage.report.captured import captured_sections, findings_grid, render_captured, show_grid, show_sections
-from seepage.report.console import Bar
+from seepage.report.captured import captured_document, read_document
+from seepage.report.page import page
+from seepage.report.progress import Bar
 from seepage.report.report import Report, verdicts_of
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, show
 from seepage.results.rows import as_csv, lifts_of
 from seepage.results.rows import as_json as results_json
 from seepage.settings.captured import RECONSTRUCTION
@@ -94,12 +95,12 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     for name, table in result.findings.files.items():
         write_whole(out / name, table.to_csv(index=False), private=True)
     origin = {} if report is None else report.origin
-    write_whole(out / PAGE, render_captured(result.findings, report, origin), private=True)
+    write_whole(out / PAGE, page(captured_document(result.findings, report, origin)), private=True)
     rows = [] if report is None else report.rows
     lifts = [] if report is None else lifts_of(report.audit, report.runs)
     verdicts = [] if report is None else verdicts_of([report])
     write_whole(out / "results.csv", as_csv(rows), private=True)
-    headline = [words for section in captured_sections(result.findings) for words in section.words]
+    headline = [words for section in result.findings.sections for words in section.words]
     plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.findings.figures})
     # Last: where it is, the others are whole.
     write_whole(out / RESULTS, plain + "\n", private=True)
@@ -109,9 +110,7 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
 def _show(out: Path, result: CaptureResult, report: Report | None, verbose: bool) -> None:
     """Print what was found, and where the files are."""
     console = make_console()
-    show_sections(console, captured_sections(result.findings))
-    if result.findings.records is not None:
-        show_grid(console, findings_grid(result.findings.records))
+    show(console, read_document(result.findings))
     if report is not None and report.worst is not None:
         report.show(console, verbose)
     console.print(Text(f"Report: {shown_path(out / PAGE)}; results: {shown_path(out / RESULTS)}"))

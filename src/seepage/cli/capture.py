@@ -7,8 +7,6 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.table import Column
-from rich.text import Text
 from safetensors.torch import save
 
 from seepage.captures.captured import (
@@ -28,7 +26,8 @@ from seepage.files import make_folder, write_whole
 from seepage.models.making import make_model
 from seepage.models.weights import lacking
 from seepage.protocols.fedsgd import FedSGD
-from seepage.report.terminal import figures, make_console, make_table
+from seepage.report.document import Grid, Points, heads, rows_of
+from seepage.report.terminal import say
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -99,12 +98,11 @@ def check(
     )
     unknown = () if weights is None else lacking(network.module, weights)
     capture = load_capture(update, network, table, unknown)
-    console = make_console()
     title = f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}"
-    heads = (Column("parameter", no_wrap=True), "shape", *figures("norm", "largest entry", "zeros"))
+    numbers = ("norm", "largest entry", "zeros")
     rows = [
         (
-            Text(clean(name)),
+            clean(name),
             " x ".join(map(str, tensor.shape[1:])),
             f"{float(tensor.norm()):.3g}",
             f"{float(tensor.abs().max()) if tensor.numel() else 0:.3g}",
@@ -112,18 +110,18 @@ def check(
         )
         for name, tensor in capture.view.message.items()
     ]
-    console.print(make_table(title, heads, rows))
+    grid = Grid(title, heads("parameter", "shape", *numbers, numbers=numbers), rows_of(rows), most=None)
     facts = {
         "records": about.batch_size or "not said: give seepage attack --batch-size",
         "labels": "granted" if about.labels is not None else "not granted: the attacker restores them",
         "rows are standardised": "with what the update says" if states_encoding(about) else "not said",
         "running statistics": "those of the batch can be read" if capture.batch_statistics else "none of one batch",
     }
-    for name, value in facts.items():
-        console.print(Text(f"  {name}: {value}"))
-    for note in capture.notes:
-        console.print(Text(f"  note: {clean(note, 400)}"))
-    console.print(Text("The update fits the model."))
+    points = [
+        *(f"{name}: {value}" for name, value in facts.items()),
+        *(f"note: {clean(n, 400)}" for n in capture.notes),
+    ]
+    say(grid, Points(points), "The update fits the model.")
 
 
 @captures.command()

@@ -7,22 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Column
-from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.files import write_whole
-from seepage.report.comparing import render_comparison
-from seepage.report.terminal import figures, make_console, make_table
-from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, judge, load_run, overall
-from seepage.text import clean, percent, points, printable_json, span
+from seepage.report.comparing import comparison_document
+from seepage.report.page import page
+from seepage.report.terminal import make_console, show
+from seepage.results.compare import compare_runs, judge, load_run
+from seepage.text import printable_json
 
 _STATUS = {"passed": Exit.DONE, "undecided": Exit.UNDECIDED, "refused": Exit.JOBS_FAILED, "failed": Exit.GATE_FAILED}
-_MOST_ENTRIES = 20
-_MOST_COLUMNS = 15
 
 
 @app.command()
@@ -61,56 +56,14 @@ def compare(
     if as_json:
         print(printable_json(asdict(comparison)))
     else:
-        page = second / "compare.html" if out is None else out
+        file = second / "compare.html" if out is None else out
         # Figures of a table of one's own are private, and nothing in results says whose they are.
-        write_whole(page, render_comparison(comparison, decision), private=True)
-        console = make_console()
-        _show(console, comparison)
-        console.print(Text(f"Comparison: {shown_path(page)}"))
+        document = comparison_document(comparison, decision)
+        write_whole(file, page(document), private=True)
+        show(make_console(), document)
+        print(f"Comparison: {shown_path(file)}")
     if decision is not None:
         print_message(decision.line)
         status = _STATUS[decision.outcome]
         if status is not Exit.DONE:
             raise typer.Exit(status)
-
-
-def _show(console: Console, comparison: Comparison) -> None:
-    for sentence in in_words(comparison):
-        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    console.print()
-    if comparison.differing:
-        heads = [Column(Text(clean(head)), overflow="fold") for head in ("entry", *comparison.names)]
-        rows = [[Text(clean(cell, 60)) for cell in entry] for entry in comparison.differing[:_MOST_ENTRIES]]
-        console.print(make_table("What differs, but for the time", heads, rows))
-        if len(comparison.differing) > _MOST_ENTRIES:
-            console.print(Text(f"  and {len(comparison.differing) - _MOST_ENTRIES} more\n", "dim"))
-    if shares := overall(comparison):
-        _show_figures(console, comparison, "Cells read, in percent [95% interval]", shares)
-    clear = [record for record in by_column(comparison) if record["clear"]]
-    if clear:
-        title = f"Columns that differ clearly ({min(len(clear), _MOST_COLUMNS)} of {len(clear)})"
-        _show_figures(console, comparison, title, clear[:_MOST_COLUMNS])
-
-
-def _show_figures(console: Console, comparison: Comparison, title: str, records: list[Record]) -> None:
-    columns = any(record["column"] is not None for record in records)
-    defended = any(record["defense"] not in (None, "none") for record in records)
-    heads = [
-        *(["column"] if columns else []),
-        *figures("batch"),
-        *(["defense"] if defended else []),
-        "attack",
-        *(Column(Text(clean(name)), justify="right") for name in (*comparison.names, "difference")),
-    ]
-    rows = []
-    for record in records:
-        cells = [Text(clean(record["column"], 32))] if columns else []
-        cells.append(Text("" if record["batch_size"] is None else str(record["batch_size"])))
-        if defended:
-            cells.append(Text(clean(record["defense"] or "", 32)))
-        cells.append(Text(clean(record["attack"] or "", 32)))
-        cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (record["a"], record["b"])]
-        gained = f"{points(record['difference'])} {span(record['difference_low'], record['difference_high'])}".strip()
-        cells.append(Text(gained, style="bold" if record["clear"] else ""))
-        rows.append(cells)
-    console.print(make_table(title, heads, rows))

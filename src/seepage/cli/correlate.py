@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
@@ -18,7 +17,9 @@ from seepage.datasets.dataset import Dataset
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report.terminal import figures, make_console, make_table, show_inferred
+from seepage.report.document import MISSING, Document, Grid, Section, heads, rows_of
+from seepage.report.inferred import inferred_document
+from seepage.report.terminal import make_console, show
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.units import load_rows
@@ -49,7 +50,7 @@ def table_given(given: dict[str, Json], usual: str) -> tuple[Spec, Dataset]:
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
     loaded, inferred = load_rows(spec)
     if inferred is not None:
-        show_inferred(make_console(stderr=True), inferred, wording=as_option)
+        show(make_console(stderr=True), inferred_document(inferred, wording=as_option))
     return spec, loaded
 
 
@@ -81,30 +82,8 @@ def correlate(
     spec, loaded = table_given(given, "adult_education")
     by_sensitive = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     jointly = {name: together(loaded.all, name) for name in by_sensitive}
-    console = make_console()
-    learnt = loaded.schema.target.name
-    for name, columns in by_sensitive.items():
-        title = f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows"
-        grid = make_table(title, ("column", "measure", *figures("strength", "p"), "notable"))
-        for column in columns:
-            grid.add_row(
-                clean(column.column) + (" (target)" if column.column == learnt else ""),
-                _MEASURES[column.measure],
-                "–" if column.value is None else f"{column.value:.3f}",
-                "–" if column.pvalue is None else f"{column.pvalue:.1e}",
-                "yes" if column.notable else "",
-            )
-        joint = jointly[name]
-        if joint is not None:
-            grid.add_row(
-                "all others together",
-                f"held-out {_JOINT[joint.measure]}",
-                f"{joint.value:.3f} [{joint.low:.3f}, {joint.high:.3f}]",
-                "–",
-                "yes" if joint.notable else "",
-            )
-        console.print(grid)
-        console.print(Text(_summary(name, columns, learnt, joint) + "\n"))
+    target = loaded.schema.target.name
+    show(make_console(), _document(loaded, by_sensitive, jointly, target))
     if out is not None:
         content = {
             name: [{**asdict(column), "notable": column.notable} for column in columns]
@@ -112,6 +91,37 @@ def correlate(
             for name, columns in by_sensitive.items()
         }
         write_whole(out, json.dumps(content, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
+
+
+def _document(
+    loaded: Dataset,
+    by_sensitive: Mapping[str, Sequence[ColumnAssociation]],
+    jointly: Mapping[str, Together | None],
+    target: str,
+) -> Document:
+    """Return the columns that betray each sensitive one, and all of them together."""
+    columns = heads("column", "measure", "strength", "p", "notable", numbers=("strength", "p"))
+    sections = []
+    for name, associated in by_sensitive.items():
+        lines = [
+            (
+                clean(column.column) + (" (target)" if column.column == target else ""),
+                _MEASURES[column.measure],
+                MISSING if column.value is None else f"{column.value:.3f}",
+                MISSING if column.pvalue is None else f"{column.pvalue:.1e}",
+                "yes" if column.notable else "",
+            )
+            for column in associated
+        ]
+        joint = jointly[name]
+        if joint is not None:
+            strength = f"{joint.value:.3f} [{joint.low:.3f}, {joint.high:.3f}]"
+            measure, notable = f"held-out {_JOINT[joint.measure]}", "yes" if joint.notable else ""
+            lines.append(("all others together", measure, strength, MISSING, notable))
+        title = f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows"
+        words = _summary(name, associated, target, joint)
+        sections.append(Section("", "", [Grid(title, columns, rows_of(lines), most=None), words]))
+    return Document("Correlated columns", sections)
 
 
 def _summary(name: str, columns: Sequence[ColumnAssociation], target: str, joint: Together | None) -> str:

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.audit import AsJson, Quiet
@@ -83,8 +82,6 @@ def epsilon(
     if as_json:
         print(json.dumps([each.as_dict() for each in results], indent=1, ensure_ascii=False))
     else:
-        console = import_module("seepage.report.terminal").make_console()
-        for each in results:
-            console.print(Text(each.line))
+        import_module("seepage.report.terminal").say(*(each.line for each in results))
     if any(each.training.refuted for each in results):
         raise typer.Exit(Exit.GATE_FAILED)

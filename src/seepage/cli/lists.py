@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, runtime_checkable
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 
 from seepage import datasets, registry
 from seepage.cli.app import app
 from seepage.errors import unknown_name
 from seepage.packages import LazyModule
-from seepage.report.terminal import figures, make_console, make_list
+from seepage.report.document import MISSING, Document, Grid, GridCell, Section, heads, rows_of
+from seepage.report.terminal import make_console, say, show
 from seepage.results.checks.finding import explanation, titles
 from seepage.settings.catalogue import settings_of
 
@@ -49,15 +48,17 @@ def datasets_(
     Nothing is loaded. What is [bold]bundled[/bold] needs no network; of the rest, put the files into one folder and
     name it with SEEPAGE_DATA or --data-folder, or have them downloaded where that is possible.
     """
+    sizes, sections = ("rows", "columns", "encoded"), []
     for heading, listings in _under_headings(datasets.catalogue(data_folder)):
         rows = []
         for listing in listings:
-            size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
+            size = [f"{n:,}" if n is not None else MISSING for n in (listing.rows, listing.columns, listing.width)]
             origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
             what = f"{listing.summary} (pooled learning)" if listing.pooled else listing.summary
-            rows.append((listing.name, *size, Text(origin), Text(what)))
-        sizes = figures("rows", "columns", "encoded", no_wrap=True)
-        _show(heading, make_list((Column("name", no_wrap=True), *sizes, "from", "what"), rows))
+            rows.append((listing.name, *size, origin, what))
+        columns = heads("name", *sizes, "from", "what", numbers=sizes)
+        sections.append(_section(heading, Grid("", columns, rows_of(rows), most=None)))
+    show(make_console(), Document("Datasets", sections))
 
 
 @app.command()
@@ -82,12 +83,16 @@ def attacks(
     tables of a paper stands under the paper.
     """
     if document is not None:
-        grids.show_grid(make_console(), document, allow_code)
+        show(make_console(), grids.grid_document(document, allow_code))
         return
-    for setting in settings_of(registry.attacks):
-        command = "audit" if setting == "horizontal" else setting
-        make_console().print(Text(f"{setting}: seepage {command}", style="bold"))
-        _list([*registry.attacks.of(setting).entries(), *registry.baselines.of(setting).entries()])
+    listed = [
+        (
+            f"{setting}: seepage {'audit' if setting == 'horizontal' else setting}",
+            [*registry.attacks.of(setting).entries(), *registry.baselines.of(setting).entries()],
+        )
+        for setting in settings_of(registry.attacks)
+    ]
+    show(make_console(), _document(listed))
 
 
 @app.command()
@@ -97,9 +102,8 @@ def defenses() -> None:
     Documents name them with options (name: cut_noise, noise_multiplier: 0.1), or several that are combined
     (all: [...], label: both).
     """
-    for setting in settings_of(registry.defenses):
-        make_console().print(Text(setting, style="bold"))
-        _list(registry.defenses.of(setting).entries())
+    listed = [(setting, registry.defenses.of(setting).entries()) for setting in settings_of(registry.defenses)]
+    show(make_console(), _document(listed))
 
 
 @app.command()
@@ -114,34 +118,38 @@ def checks(
 
         seepage checks SEEP006
     """
-    console = make_console()
     if code is None:
-        rows = [(of, severity, Text(title)) for of, severity, title in titles()]
-        console.print(make_list(("code", "severity", "what"), rows))
+        say(Grid("", heads("code", "severity", "what"), rows_of(titles()), most=None))
         return
     titles_by_code = {of: (severity, title) for of, severity, title in titles()}
     if code.upper() not in titles_by_code:
         raise unknown_name("check", code, titles_by_code)
     severity, title = titles_by_code[code.upper()]
-    for words in explanation(code.upper()) or [f"{title} ({severity})."]:
-        console.print(Text(words))
+    say(*(explanation(code.upper()) or [f"{title} ({severity})."]))
 
 
 @app.command()
 def models() -> None:
     """List the networks. Of your own, name a factory: package.module:factory."""
-    _list(registry.models.entries())
+    show(make_console(), _document([("", registry.models.entries())]))
 
 
-def _list(entries: Iterable[registry.Entry[object]]) -> None:
-    for heading, some in _under_headings(entries):
-        rows = []
-        for entry in some:
-            what = Text(entry.summary)
-            if entry.source is not None:
-                what.append(f" Source: {entry.source}.", "dim")
-            rows.append((entry.name, entry.kind, what))
-        _show(heading, make_list((Column("name", no_wrap=True), "kind", "what"), rows))
+def _document(listed: Iterable[tuple[str, Iterable[registry.Entry[object]]]]) -> Document:
+    """Return entries as lists under their headings, and these under titles."""
+    sections = []
+    for title, entries in listed:
+        lists = []
+        for heading, some in _under_headings(entries):
+            sources = ["" if entry.source is None else f"Source: {entry.source}." for entry in some]
+            what = [GridCell(entry.summary, entry.summary, behind=of) for entry, of in zip(some, sources, strict=True)]
+            rows = [(entry.name, entry.kind, cell) for entry, cell in zip(some, what, strict=True)]
+            lists.append(_section(heading, Grid("", heads("name", "kind", "what"), rows_of(rows), most=None)))
+        sections.append(Section(title, title, sections=lists))
+    return Document("What can be named", sections)
+
+
+def _section(heading: str | None, grid: Grid) -> Section:
+    return Section(heading or "", "" if heading is None else f"{heading}:", [grid])
 
 
 def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Listed]]]:
@@ -150,10 +158,3 @@ def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Lis
     for entry in listed:
         headed.setdefault(entry.heading, []).append(entry)
     return [(heading, some) for heading, some in headed.items() if some]
-
-
-def _show(heading: str | None, grid: Table) -> None:
-    console = make_console()
-    if heading is not None:
-        console.print(Text(f"{heading}:", style="italic"))
-    console.print(grid)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from seepage.assessment import Estimate
 from seepage.assessment.intervals import with_student
@@ -27,7 +26,8 @@ from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
 from seepage.protocols.trees import Boosting, objective_of
-from seepage.report.terminal import figures, make_console, make_table
+from seepage.report.document import Grid, heads, rows_of
+from seepage.report.terminal import say
 from seepage.settings.spec import Spec
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
@@ -121,34 +121,33 @@ def membership(
             recipe = Federation(replace(recipe, epochs=local_epochs), sites, max(1, epochs // local_epochs))
     sizes = MembershipTest(rows, shadows, repetitions)
     measured = measure_training_membership(dataset, recipe, sizes, seed)
-    console = make_console()
     title = (
         f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models [95% interval]"
     )
-    heads = ("attack or baseline", "sees", *figures(*_HEADS.values(), f"{_HEADS['membership_auc']} of the control"))
-    console.print(make_table(title, heads, [[Text(cell) for cell in line] for line in _lines(measured)]))
-    console.print(Text(_summary(measured)))
+    say(_grid(title, measured), _summary(measured))
     if out is not None:
         described = asdict(recipe) if isinstance(recipe, Boosting) else recipe.describe()
         content = {"recipe": described, "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
         text = printable_json({**content, "figures": [asdict(figure) for figure in measured]}, allow_nan=False)
         write_whole(out, text + "\n", private=spec.data is not None)
-        console.print(Text(f"Figures: {shown_path(out)}"))
+        print(f"Figures: {shown_path(out)}")
 
 
-def _lines(measured: Sequence[MembershipFigure]) -> list[list[str]]:
+def _grid(title: str, measured: Sequence[MembershipFigure]) -> Grid:
     """Return a line for each attack and baseline: its figures, and its area under the curve on the control."""
     by = {(f.attack, f.sees, f.target, f.metric): f.estimate for f in measured}
-    places = dict.fromkeys((f.attack, f.sees) for f in measured if f.kind != "about")
-    return [
+    lines = [
         [
             attack,
             _SEES[sees],
             *(_shown(by[attack, sees, "deployed", metric]) for metric in _HEADS),
             _shown(by[attack, sees, "control", "membership_auc"]),
         ]
-        for attack, sees in places
+        for attack, sees in dict.fromkeys((f.attack, f.sees) for f in measured if f.kind != "about")
     ]
+    figures = [*_HEADS.values(), f"{_HEADS['membership_auc']} of the control"]
+    columns = heads("attack or baseline", "sees", *figures, numbers=figures)
+    return Grid(title, columns, rows_of(lines), most=None)
 
 
 def _shown(estimate: Estimate) -> str:

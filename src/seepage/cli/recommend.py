@@ -142,8 +142,8 @@ def recommend(
     if as_json:
         print(page.as_json(recommendation))
     elif not quiet:
-        console = import_module("seepage.report.terminal").make_console()
-        page.show_recommendation(console, recommendation)
+        terminal = import_module("seepage.report.terminal")
+        terminal.show(terminal.make_console(), page.recommendation_document(recommendation))
         print(f"Page: {shown_path(place / page.PAGE)}")
     print_message(recommendation.line)
     status = _EXITS[recommendation.outcome]

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column
-from rich.text import Text
 
 from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit, shown_path
 from seepage.cli.options import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.errors import BadInputError
-from seepage.report.console import Bar
-from seepage.report.terminal import make_console, make_list
-from seepage.reproduce.console import show_comparison
+from seepage.report.document import Grid, heads, rows_of
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console, say, show
+from seepage.reproduce.page import table_document
 from seepage.reproduce.reproduce import Selection
 from seepage.reproduce.reproduce import reproduce as run_table
 from seepage.reproduce.table import load_table, tables
@@ -91,8 +90,8 @@ def reproduce(
         seepage reproduce tableak/table16 --quick --only dataset=adult
     """
     if list_ or table is None:
-        rows = [(published.name, Text(published.title), Text(published.source)) for published in tables().values()]
-        make_console().print(make_list((Column("name", no_wrap=True), "what", "printed in"), rows))
+        rows = [(published.name, published.title, published.source) for published in tables().values()]
+        say(Grid("", heads("name", "what", "printed in"), rows_of(rows), most=None))
         return
     if quick and repetitions is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
@@ -122,11 +121,10 @@ def reproduce(
             ),
             folder,
         )
-    console = make_console()
-    show_comparison(console, comparison)
+    show(make_console(), table_document(comparison))
     # Where nothing is run, nothing is written.
     if not compare_only:
-        console.print(Text(f"Comparison: {shown_path(folder / 'comparison.csv')}"))
+        print(f"Comparison: {shown_path(folder / 'comparison.csv')}")
     if comparison.failed:
         raise typer.Exit(Exit.JOBS_FAILED)
 

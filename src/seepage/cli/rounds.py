@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column
-from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.exits import Exit, shown_path
 from seepage.participation.isolation import BELOW, MOST_COMPARED, IsolatedGroup, Isolation, isolated
 from seepage.participation.reading import read_participation
-from seepage.report.terminal import make_console, make_table
+from seepage.report.document import Block, Document, Grid, Section, heads, rows_of
+from seepage.report.terminal import make_console, show
 from seepage.text import clean, how_many, listed
 
 # Groups, clients of a group and rounds of a combination that are printed.
@@ -62,35 +61,30 @@ def rounds(
     if as_json:
         print(json.dumps(_as_json(isolation), indent=1))
     else:
-        _show(isolation, shown_path(participation))
+        show(make_console(), _document(isolation, shown_path(participation)))
     if isolation.groups or isolation.further:
         raise typer.Exit(Exit.GATE_FAILED)
     if not isolation.complete:
         raise typer.Exit(Exit.UNDECIDED)
 
 
-def _show(isolation: Isolation, name: str) -> None:
-    console = make_console()
+def _document(isolation: Isolation, name: str) -> Document:
     title = (
         f"{name}: {how_many(isolation.rounds, 'round')}, {how_many(isolation.clients, 'client')}, rank {isolation.rank}"
     )
-    if isolation.groups:
-        rows = [
-            (
-                Text(_some([clean(client) for client in group.clients], _CLIENTS)),
-                Text(_learnt(group)),
-                Text(clean(group.since)),
-                Text(_combination(group)),
-                Text(f"{group.noise:.3g}"),
-            )
-            for group in isolation.groups[:_GROUPS]
-        ]
-        heads = ("isolated", "what is learnt", "from round", Column("combination of the sums", overflow="fold"))
-        console.print(make_table(title, (*heads, Column("noise", justify="right")), rows))
-    else:
-        console.print(Text(title, style="bold"))
-    for sentence in isolation.sentences(_GROUPS):
-        console.print(Text(sentence))
+    lines = [
+        (
+            _some([clean(client) for client in group.clients], _CLIENTS),
+            _learnt(group),
+            clean(group.since),
+            _combination(group),
+            f"{group.noise:.3g}",
+        )
+        for group in isolation.groups[:_GROUPS]
+    ]
+    names = ("isolated", "what is learnt", "from round", "combination of the sums", "noise")
+    grid: list[Block] = [Grid(title, heads(*names, numbers=["noise"]), rows_of(lines), most=None)] if lines else []
+    return Document(title, [Section("", "" if lines else title, [*grid, *isolation.sentences(_GROUPS)])])
 
 
 def _some(names: list[str], most: int) -> str:

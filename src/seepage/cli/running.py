@@ -17,12 +17,14 @@ from seepage.cli.exits import Exit, print_message, shown_path
 from seepage.cli.options import THIS_MACHINE, ClusterOptions
 from seepage.errors import BadInputError, Remedy
 from seepage.files import check_out, write_whole
-from seepage.report.console import Bar, show_screens
-from seepage.report.html import FILE as PAGE
+from seepage.report.inferred import guesses, inferred_document
 from seepage.report.junit import junit
+from seepage.report.progress import Bar
 from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
-from seepage.report.terminal import SCREEN_WIDTH, guesses, make_console, show_inferred
+from seepage.report.sections import FILE as PAGE
+from seepage.report.sections import run_document
+from seepage.report.terminal import SCREEN_WIDTH, TABLE_WIDTH, make_console, show
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
@@ -110,7 +112,7 @@ def run(
             for line in guesses(inferred, words):
                 print_message(line)
         else:
-            show_inferred(messages, inferred, wording=words)
+            show(messages, inferred_document(inferred, wording=words))
     if not quiet and audits[0].spec.gate is not None:
         print_message(needed(audits[0].spec, audits[0].spec.gate))
     with cluster.connect() as machines, nullcontext(Listener()) if quiet else Bar(messages) as listener:
@@ -120,11 +122,8 @@ def run(
     if as_json:
         print(results_json([row for report in reports for row in report.rows], verdicts_of(reports)))
     elif not quiet:
-        if verbose:
-            for report in reports:
-                report.show(verbose=True)
-        else:
-            show_screens(make_console(width=SCREEN_WIDTH), reports)
+        width = TABLE_WIDTH if verbose else SCREEN_WIDTH
+        show(make_console(width=width), run_document(reports), verbose)
         # A path stays whole, however long it is.
         print(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)")
         if any(report.left_out for report in reports):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.exits import Exit, print_message
-from seepage.report.terminal import make_console
+from seepage.report.document import Block, Box, Document, Points, Section
+from seepage.report.terminal import make_console, show
 from seepage.scan.project import ScannedProject
 from seepage.scan.scanning import NothingUnderstoodError
 from seepage.scan.scanning import scan as scanned
@@ -50,8 +49,7 @@ def scan(
         listed = [{**asdict(of), "folder": str(of.folder), "understood": of.understood} for of in projects]
         print(json.dumps(listed, indent=1))
     else:
-        for project in projects:
-            _show(project)
+        show(make_console(), Document("Messages that leave a party", list(map(_section, projects))))
     if all(project.understood == "nothing" for project in projects):
         print_message(
             "nothing of what leaves a party was understood. Looked for: strategies and ClientApp of Flower, executors "
@@ -60,21 +58,15 @@ def scan(
         raise typer.Exit(Exit.UNDECIDED)
 
 
-def _show(project: ScannedProject) -> None:
-    console = make_console()
-    console.print(Text(f"{project.framework} {project.name}: {clean(project.folder, 200)}", style="bold"))
+def _section(project: ScannedProject) -> Section:
+    blocks: list[Block] = []
     for i, message in enumerate(project.messages, 1):
-        console.print(Text(f"{i}. {message.sender} → {message.receiver}: {message.content}"))
-        guards = "; ".join(message.guards) or "nothing that was seen"
-        lines = [f"guarded by: {guards}", f"audit: {message.audit}"]
-        if message.unknown:
-            lines.insert(1, f"unknown: {'; '.join(message.unknown)}")
-        if message.missing:
-            lines.insert(1, f"missing: {'; '.join(message.missing)}")
-        for line in lines:
-            console.print(Padding(Text(line), (0, 0, 0, 3)))
-    for remark in project.remarks:
-        console.print(Text(f"- {remark}"))
-    for reason in project.unread:
-        console.print(Text(f"- Not understood: {reason}."))
-    console.print(Text("- Settings and source were read, and nothing was run. What is not listed is not thereby safe."))
+        lines = [f"guarded by: {'; '.join(message.guards) or 'nothing that was seen'}"]
+        lines += [f"missing: {'; '.join(message.missing)}"] if message.missing else []
+        lines += [f"unknown: {'; '.join(message.unknown)}"] if message.unknown else []
+        lines.append(f"audit: {message.audit}")
+        blocks.append(Box(f"{i}. {message.sender} → {message.receiver}: {message.content}", lines))
+    remarks = [*project.remarks, *(f"Not understood: {reason}." for reason in project.unread)]
+    remarks.append("Settings and source were read, and nothing was run. What is not listed is not thereby safe.")
+    title = f"{project.framework} {project.name}: {clean(project.folder, 200)}"
+    return Section(project.framework, title, [*blocks, Points(remarks)])

@@ -13,7 +13,8 @@ from seepage.cli.options import fields_in_options
 from seepage.config.wording import as_option
 from seepage.digests import Json
 from seepage.files import write_whole
-from seepage.report.terminal import make_console, show_inferred
+from seepage.report.inferred import inferred_document
+from seepage.report.terminal import make_console, show
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer
@@ -59,4 +60,5 @@ def schema(
         name = inferred_schema.target.name
         print(f"{len(inferred_schema.columns)} columns and the target {name!r} written to {shown_path(out)}")
         advice = f"Correct {shown_path(out)} where it is wrong, and give it with --schema."
-    show_inferred(make_console(stderr=True), inferred, all_columns=True, advice=advice, wording=as_option)
+    document = inferred_document(inferred, all_columns=True, advice=advice, wording=as_option)
+    show(make_console(stderr=True), document)

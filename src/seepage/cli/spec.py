@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from seepage.auditing import fitting, with_controls
 from seepage.cli.app import app
@@ -22,7 +20,8 @@ from seepage.config.wording import as_key
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.own import check_own
-from seepage.report.terminal import figures, make_console, make_list
+from seepage.report.document import Block, Grid, heads, rows_of
+from seepage.report.terminal import say
 from seepage.results.gate import needed
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.catalogue import settings
@@ -80,7 +79,6 @@ def check(
 
         seepage spec check audit.yaml
     """
-    console = make_console()
     given = {"allow_large": True} if allow_large else {}
     specs = read_text_document(read_text(document), str(document), document.parent, given, allow_code=allow_code)
     code = {reference: None for spec in specs for reference in code_of(spec)}
@@ -95,11 +93,12 @@ def check(
         expected = forecast(all_audits) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
+    blocks: list[Block] = []
     if expected is not None:
-        console.print(_table(expected))
-        console.print(Text(_summary(document, expected, audits[0].spec)))
+        blocks += [_grid(expected), _summary(document, expected, audits[0].spec)]
     if code:
-        console.print(Text(_code_words(document, code, len(specs) - len(tried))))
+        blocks.append(_code_words(document, code, len(specs) - len(tried)))
+    say(*blocks)
 
 
 def _code_words(document: Path, code: Iterable[str], audits: int) -> str:
@@ -110,22 +109,22 @@ def _code_words(document: Path, code: Iterable[str], audits: int) -> str:
     )
 
 
-def _table(expected: Forecast) -> Table:
-    numbers = figures("units", "jobs", "about", no_wrap=True)
-    heads = ("table and model", *figures("batch size"), "defense", "attack or baseline", *numbers)
+def _grid(expected: Forecast) -> Grid:
     rows = [
         (
-            Text(clean(line.about, 60)),
+            clean(line.about, 60),
             "" if line.configuration.batch_size is None else str(line.configuration.batch_size),
-            Text(clean(line.configuration.defense, 40)),
-            Text(clean(line.label, 60)),
+            clean(line.configuration.defense, 40),
+            clean(line.label, 60),
             str(line.units),
             str(line.jobs),
             "?" if line.seconds is None else lasting(line.seconds),
         )
         for line in expected.lines
     ]
-    return make_list(heads, rows)
+    numbers = ("batch size", "units", "jobs", "about")
+    named = ("table and model", "batch size", "defense", "attack or baseline", "units", "jobs", "about")
+    return Grid("", heads(*named, numbers=numbers), rows_of(rows), most=None)
 
 
 def _summary(document: Path, expected: Forecast, spec: Spec) -> str:

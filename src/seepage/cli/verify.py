@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from seepage.attacks.horizontal.exact.proving import declaration
 from seepage.captures.captured import (
@@ -26,7 +25,8 @@ from seepage.errors import BadInputError
 from seepage.files import read_text
 from seepage.kernel import RefusedError
 from seepage.models.making import make_model
-from seepage.report.terminal import make_console
+from seepage.report.document import Block, Points
+from seepage.report.terminal import say
 from seepage.settings.horizontal.spec import make_spec
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
@@ -85,13 +85,11 @@ def verify(
     if network.local is not None:
         # What stayed with the client is the verifier's to declare, not the update's.
         if about.local not in ("as_sent", "frozen"):
-            console = make_console()
-            console.print(Text(f"REFUSED: {clean(_UNDECLARED.format(network.local.in_words()), _LONGEST)}."))
+            say(_refused(_UNDECLARED.format(network.local.in_words())))
             raise typer.Exit(Exit.GATE_FAILED)
         network = replace(network, local=network.local._replace(trained=about.local == "as_sent", known=True))
     knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))
     classes = table.target.width if isinstance(table.target, Discrete) else 0
-    console = make_console()
     try:
         own = declaration(about.view(network, message), knowledge)
         if about.precision not in (None, "float32"):
@@ -103,10 +101,9 @@ def verify(
     except OSError as error:
         raise BadInputError(f"the certificate cannot be read: {error}.") from error
     except RefusedError as why:
-        console.print(Text(f"REFUSED: {clean(str(why), _LONGEST)}."))
+        say(_refused(str(why)))
         raise typer.Exit(Exit.GATE_FAILED) from why
-    for line in _lines(verdict, own.describe()):
-        console.print(Text(clean(line, len(line))))
+    say(*_outcome(verdict, own.describe()))
     raise typer.Exit(Exit.DONE if verdict.verified and not verdict.given else Exit.UNDECIDED)
 
 
@@ -130,7 +127,11 @@ def _declared(declared: Path | None, encoder: Path | None, records: int | None, 
     return about
 
 
-def _lines(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[str]:
+def _refused(why: str) -> str:
+    return f"REFUSED: {clean(why, _LONGEST)}."
+
+
+def _outcome(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[Block]:
     """Return the outcome, and everything that it is conditional on."""
     if verdict.proof is None:
         lines = [
@@ -143,4 +144,5 @@ def _lines(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[str
             lines.append(
                 f"GIVEN, not verified: {verdict.given} of {verdict.cells} cells, proved only given that {fixed}."
             )
-    return [*lines, "Conditions, which are your own:", *(f"- {condition}" for condition in conditions)]
+    texts = [clean(line, len(line)) for line in (*lines, "Conditions, which are your own:")]
+    return [*texts, Points([clean(condition, len(condition)) for condition in conditions])]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seepage.report import figures, frames, grids
+from seepage.report.document import Grid, Plot, Section
 from seepage.report.frames import Record
-from seepage.report.grids import Section, attack_column, score_columns
+from seepage.report.grids import attack_column, score_columns
 from seepage.report.result import AuditResult
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.settings.spec import Spec
@@ -43,12 +44,12 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
             title = f"{clean(about.dataset)}, model {clean(about.model)}"
             title += "" if size is None else f", {about.size} {size}"
             title += "" if defense == UNDEFENDED else f", {clean(defense, 40)}"
-            shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(group[0], own, title)))
-    words = [
+            shown.append(Plot(figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(group[0], own, title)))
+    words = (
         "The same clients are attacked in more and more rounds. A cell counts as read when it is right in what the "
         "attacker says of all records of a client, put together from all rounds. Baselines answer for the same cells."
-    ]
-    return Section(NAME, "Leakage over rounds", words, figures=shown)
+    )
+    return Section(NAME, "Leakage over rounds", [words, *shown])
 
 
 def _rounds(report: AuditResult) -> int:
@@ -79,7 +80,7 @@ def _records(report: AuditResult) -> list[Record]:
     return records
 
 
-def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:
+def _grid(report: AuditResult, records: Sequence[Record], title: str) -> Grid:
     columns = [
         grids.count("Rounds", "rounds"),
         attack_column(report),

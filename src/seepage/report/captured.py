@@ -1,109 +1,74 @@
-"""What captured messages give away: parts of a page, and the same on the terminal."""
+"""What captured messages give away, as a document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-from rich.console import Console
-from rich.table import Column
-from rich.text import Text
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from seepage.report import grids
+from seepage.report.document import TEXT, Block, Column, Document, Grid, GridCell, Points, Section
 from seepage.report.frames import Record
-from seepage.report.grids import Grid, Section
-from seepage.report.html import AuditPart, page
 from seepage.report.result import AuditResult
-from seepage.report.sections import sections
-from seepage.report.terminal import make_table
-from seepage.settings.captured import Findings, FindingsTable, Written
-from seepage.text import clean, flattened
+from seepage.report.sections import audit_document, notice_of, provenance_section
+from seepage.settings.captured import Findings, FindingsSection, FindingsTable, Written
+from seepage.text import clean
 
-# Outcomes of an attack on an update, with the tier in whose colour a page marks each: nothing found is not shown to be
+# Outcomes of an attack on an update, with the tier in whose colour each is marked: nothing found is not shown to be
 # safe, so that it has no colour.
 _TIERS = {"proved": "whole", "estimated": "gain", "nothing": None, "not tried": "open", "failed": "open"}
-_STYLES = {"tier whole": "bold red", "tier gain": "yellow", "tier open": "magenta"}
 _LONGEST = 600
 
 
-def show_sections(console: Console, parts: Sequence[Section]) -> None:
-    """Print words, facts and tables of parts of a page, but no figures."""
-    console.print()
-    for section in parts:
-        console.print(Text(section.title, "bold"))
-        for words in section.words:
-            console.print(Text(clean(words, 2000)))
-        for point in section.points:
-            console.print(Text(f"  · {clean(point, _LONGEST)}"))
-        for grid in section.grids:
-            show_grid(console, grid)
+def captured_document(
+    findings: Findings, report: AuditResult | None = None, provenance: Mapping[str, object] | None = None
+) -> Document:
+    """Return what was found and, where it was scored, the audit of it; without any record.
+
+    ``report`` is None where nothing could be attacked.
+    """
+    audit = Document("Captured updates", []) if report is None else audit_document(report)
+    parts = [*captured_sections(findings), *audit.sections, provenance_section(provenance or {})]
+    return Document(audit.title, parts, lead=audit.lead, notice=notice_of(own=True, records=True))
 
 
-def show_grid(console: Console, grid: Grid) -> None:
-    """Print a table; texts that do not fit are folded."""
-    heads = [
-        Column(
-            column.title, justify="right" if column.align == grids.NUMBER else "left", no_wrap=i == 0, overflow="fold"
-        )
-        for i, column in enumerate(grid.columns)
-    ]
-    rows = [
-        [Text(f"{cell.text} {cell.behind}".strip(), _STYLES.get(cell.kind or "", "")) for cell in row]
-        for row in grid.rows
-    ]
-    console.print(make_table(grid.caption, heads, rows))
+def read_document(findings: Findings) -> Document:
+    """Return what was found and the first records that were read, for those who may see them."""
+    records = [] if findings.records is None else [Section("records", "", [_grid(findings.records)])]
+    return Document("Captured messages", [*captured_sections(findings), *records])
 
 
 def captured_sections(findings: Findings) -> list[Section]:
-    """Return the sections of a report on captured messages; none holds a record."""
-    return [
-        Section(part.name, part.title, part.words, part.points, grids=[findings_grid(table) for table in part.tables])
-        for part in findings.sections
-    ]
+    """Return the sections on captured messages; none holds a record."""
+    return [Section(part.name, part.title, list(_blocks(part))) for part in findings.sections]
 
 
-def findings_grid(table: FindingsTable) -> Grid:
-    """Return a table of findings."""
+def _blocks(part: FindingsSection) -> Iterator[Block]:
+    yield from (clean(words, 2000) for words in part.words)
+    if part.points:
+        yield Points([clean(point, _LONGEST) for point in part.points])
+    yield from map(_grid, part.tables)
+
+
+def _grid(table: FindingsTable) -> Grid:
     columns = [_COLUMNS[form](title, key) for title, key, form in table.columns]
-    return (grids.filled if table.sparse else grids.grid)(table.caption, columns, list(map(dict, table.records)))
+    grid = (grids.filled if table.sparse else grids.grid)(table.caption, columns, [*map(dict, table.records)])
+    return replace(grid, most=None)
 
 
-def render_captured(
-    findings: Findings,
-    report: AuditResult | None = None,
-    provenance: Mapping[str, object] | None = None,
-) -> str:
-    """Return a report on captured messages as one page; ``report`` is None where nothing could be attacked."""
-    title = "Captured updates" if report is None else f"Audit of {clean(report.audit.about.dataset)}"
-    parts = [*captured_sections(findings), *([] if report is None else sections(report))]
-    return page(
-        "report.html",
-        title,
-        lead="" if report is None else report.audit.about.lead,
-        parts=[AuditPart("audit-1", title, parts)],
-        several=False,
-        over_rounds=None,
-        overall=None,
-        heads=[],
-        provenance=flattened(provenance or {}),
-        own=True,
-        records=True,
-    )
-
-
-def _outcome(title: str, key: str) -> grids.Column:
+def _outcome(title: str, key: str) -> Column:
     """Return a column of outcomes, sorted by gravity."""
 
-    def cell(record: Record) -> grids.GridCell:
+    def cell(record: Record) -> GridCell:
         outcome = str(record[key])
         tier = _TIERS[outcome]
-        return grids.GridCell(outcome, float(list(_TIERS).index(outcome)), None if tier is None else f"tier {tier}")
+        return GridCell(outcome, float(list(_TIERS).index(outcome)), None if tier is None else f"tier {tier}")
 
-    return grids.Column(title, cell, grids.TEXT)
+    return Column(title, cell, TEXT)
 
 
-_COLUMNS: Mapping[Written, Callable[[str, str], grids.Column]] = {
+_COLUMNS: Mapping[Written, Callable[[str, str], Column]] = {
     "text": lambda title, key: grids.text(title, key, _LONGEST),
-    "long": lambda title, key: grids.Column(title, grids.text(title, key, _LONGEST).cell, "text wide"),
+    "long": lambda title, key: replace(grids.text(title, key, _LONGEST), align="text wide"),
     "count": grids.count,
     "share": grids.share,
     "gain": grids.gain,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.report import figures, frames, grids
+from seepage.report.document import Grid, GridCell, Plot, Section, empty, heads
 from seepage.report.frames import Record, setting_of
-from seepage.report.grids import MOST_COLUMNS, Grid, GridCell, Section, cut_columns, empty, where
+from seepage.report.grids import MOST_COLUMNS, cut_columns, where
 from seepage.report.result import AuditResult, Cell, Example
 from seepage.results.verdict import pick
 from seepage.text import capitalised, clean, listed, percent, plain_number, shown_value
@@ -52,9 +53,9 @@ def reliability_section(result: AuditResult) -> Section | None:
     return Section(
         "reliability",
         title,
-        words,
-        figures=[
-            (
+        [
+            *words,
+            Plot(
                 figures.reliability("reliability", binned, first),
                 grids.grid(
                     first,
@@ -73,7 +74,7 @@ def reliability_section(result: AuditResult) -> Section | None:
                     "entropy has no scale, the rank among all of them.",
                 ),
             ),
-            (
+            Plot(
                 figures.covered("coverage", covered, second),
                 grids.grid(
                     second,
@@ -129,7 +130,7 @@ def exposed_section(result: AuditResult) -> Section | None:
     ]
     if not result.open:
         words.append("This is a table of your own: positions are shown, records are not.")
-    return Section("exposed", title, words, grids=[table])
+    return Section("exposed", title, [*words, table])
 
 
 def examples_section(result: AuditResult) -> Section | None:
@@ -161,7 +162,7 @@ def examples_section(result: AuditResult) -> Section | None:
         f"The first records of the first {result.audit.spec.unit}s, whether they were read well or badly. Wrong cells "
         "carry a ✗. In brackets, the attacker's own certainty, or the spread of its attempts."
     ]
-    return Section("examples", title, words, grids=shown)
+    return Section("examples", title, [*words, *shown])
 
 
 def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
@@ -178,7 +179,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
     cells = sum(len(example.cells) for example in shown)
     place = result.label((first.batch_size, first.defense))
     caption = f"{capitalised(place)}, {clean(first.attack)}: {right} of {cells} cells right"
-    return Grid(caption, grids.heads(titles), lines, cut_columns(len(first.cells)))
+    return Grid(caption, heads(*titles), lines, cut_columns(len(first.cells)))
 
 
 def truth_and_guess(cell: Cell, longest: int) -> list[GridCell]:
@@ -226,7 +227,7 @@ def groups_section(result: AuditResult) -> Section | None:
             "Rarity grows as the values of a record's cells get rarer: it is their mean self-information under the "
             "public marginals, in nats.",
         )
-        shown.append((figures.quarters("rarity", rare, caption), table))
+        shown.append(Plot(figures.quarters("rarity", rare, caption), table))
     else:
         words.append("There are too few records, or they are all equally rare, to compare rare with common ones.")
     if grouped:
@@ -244,10 +245,10 @@ def groups_section(result: AuditResult) -> Section | None:
             named,
             None if least == 1 else f"Groups of fewer than {least} records are taken together.",
         )
-        shown.append((figures.groups("groups", grouped, record["mean"], caption), table))
+        shown.append(Plot(figures.groups("groups", grouped, record["mean"], caption), table))
     else:
         words.append("No discrete column is marked as sensitive, so there are no groups to compare.")
-    return Section("groups", title, words, figures=shown)
+    return Section("groups", title, [*words, *shown])
 
 
 def _group_name(group: Record) -> str:

@@ -1,46 +1,64 @@
-"""The page of two runs side by side."""
+"""Two runs side by side, as a document."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from seepage.report import figures, grids
+from seepage.report.document import Aside, Block, Document, Folded, Grid, Plot, Section
 from seepage.report.frames import Record
-from seepage.report.grids import Grid
-from seepage.report.html import page
+from seepage.report.grids import joining, spare
 from seepage.results.compare import Comparison, by_column, in_words, label, overall
 from seepage.results.gate import Decision
 from seepage.text import capitalised, clean
 
-MOST_ROWS = 3000
+_MOST_RECORDS = 3000
 
 
-def render_comparison(comparison: Comparison, decision: Decision | None = None) -> str:
-    """Return the comparison, and the decision if one was asked for, as one page in the look of reports."""
+def comparison_document(comparison: Comparison, decision: Decision | None = None) -> Document:
+    """Return the comparison, and the decision if one was asked for."""
     line = [] if decision is None else [capitalised(decision.line)]
     parts = {
-        "overall-figure": ("Cells read in both runs, with 95% intervals", overall(comparison)),
-        "columns-figure": (
+        "overall": ("Cells read in both runs, with 95% intervals", overall(comparison)),
+        "columns": (
             "Columns, those that differ clearly first and then by the size of the difference",
             by_column(comparison),
         ),
     }
-    drawings: list[tuple[figures.Figure, Grid]] = []
+    plots: list[Block] = []
     for name, (title, records) in parts.items():
         if records:
             drawn = [{**record, "label": _line(record)} for record in records]
             figure = figures.differences(name, drawn, comparison.names, title)
-            shown = records if name == "overall-figure" else records[:MOST_ROWS]
-            drawings.append((figure, _grid(title, comparison, shown, rates=True)))
-    return page(
-        "compare.html",
-        f"{comparison.names[0]} and {comparison.names[1]}",
-        names=comparison.names,
-        words=[*line, *in_words(comparison)],
-        drawings_of=drawings,
-        differing=_differences_grid(comparison),
-        everything=_grid("Every figure that both runs have", comparison, comparison.records[:MOST_ROWS], rates=False),
-        left_out=max(0, len(comparison.records) - MOST_ROWS),
+            plots.append(Plot(figure, _grid(title, comparison, records[:_MOST_RECORDS], rates=True)))
+    everything = _grid("Every figure that both runs have", comparison, comparison.records[:_MOST_RECORDS], rates=False)
+    left_out = len(comparison.records) - _MOST_RECORDS
+    more = [Aside(f"{left_out} more are left out; results.json of both runs has them.")] if left_out > 0 else []
+    differing = _differences_grid(comparison)
+    same = "Spec and provenance are the same but for the time."
+    all_figures = [
+        "Shares are shares of 1. A difference is clear where its 95% interval leaves out zero; of many figures some "
+        "differ clearly by chance.",
+        Folded(f"{everything.caption} ({len(everything.rows)} rows)", [everything, *more], filed=True),
+    ]
+    short = [
+        Section("short", "In short", [*line, *in_words(comparison)]),
+        Section("differing", "What differs", [differing if differing.rows else same]),
+    ]
+    nothing = "The runs have no accuracy in common."
+    # Of columns a screen has those that differ clearly alone.
+    clear = [record for record in by_column(comparison) if record["clear"]]
+    columns = [_grid("Columns that differ clearly", comparison, clear, rates=True)] if clear else []
+    return Document(
+        " and ".join(map(clean, comparison.names)),
+        [
+            *short,
+            Section("figures", "Cells read", plots or [nothing]),
+            Section("everything", "All figures", all_figures),
+        ],
+        [*short, Section("figures", "Cells read", [*(plots or [nothing])[:1], *columns])],
+        lead="Two runs side by side. Differences are the second less the first.",
+        closing="",
     )
 
 
@@ -50,10 +68,11 @@ def _line(record: Record) -> str:
 
 def _differences_grid(comparison: Comparison) -> Grid:
     records = [{"entry": name, "a": record, "b": other} for name, record, other in comparison.differing]
+    first, second = map(clean, comparison.names)
     columns = [
         grids.text("Entry", "entry", 120),
-        grids.text(comparison.names[0], "a", 200),
-        grids.text(comparison.names[1], "b", 200),
+        grids.text(first, "a", 200),
+        grids.text(second, "b", 200),
     ]
     return grids.grid("What differs in spec and provenance, but for the time", columns, records)
 
@@ -67,7 +86,7 @@ def _grid(caption: str, comparison: Comparison, records: Sequence[Record], rates
         }
         for record in records
     ]
-    first, second = comparison.names
+    first, second = map(clean, comparison.names)
     figure = grids.share if rates else grids.number
     scale = 100.0 if rates else 1.0
     columns = [
@@ -83,7 +102,7 @@ def _grid(caption: str, comparison: Comparison, records: Sequence[Record], rates
         (grids.gain if rates else grids.number)("Difference", "difference"),
         grids.interval("Interval of difference", "difference_low", "difference_high", scale),
         grids.text("Clear", "clearly"),
-        grids.count("n", "a_n"),
-        grids.count("n", "b_n"),
+        spare(grids.count("n", "a_n")),
+        joining(grids.count("n", "b_n"), "and {}"),
     ]
     return grids.filled(caption, columns, flat)

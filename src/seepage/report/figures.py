@@ -85,10 +85,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure; ``name`` identifies it within a page, and ``description`` is for those who do not see it.
-
-    A page shows a ``folded`` one when asked to.
-    """
+    """A figure; ``name`` identifies it within a document, and ``description`` is for those who do not see it."""
 
     name: str
     title: str
@@ -98,7 +95,6 @@ class Figure:
     y: Axis
     height: int = 380
     limits: Sequence[tuple[Number, str]] = ()
-    folded: bool = False
 
 
 def label(value: object, longest: int = _LONGEST) -> str:

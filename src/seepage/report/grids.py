@@ -1,73 +1,43 @@
-"""Tables as data, and the sections of a report that hold them. Nothing here is HTML; templates escape all of it."""
+"""Columns of tables made of records, and the columns that tables of audits share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from seepage.report.figures import MOST_COLUMNS, Figure
+from seepage.report.document import MISSING, TEXT, Column, Grid, GridCell
+from seepage.report.figures import MOST_COLUMNS
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.results.verdict import GRAVITY, NOT_REACHED, style_of
 from seepage.text import clean, percent, points, span
 
 LONGEST = 80
-NUMBER = "number"
-TEXT = "text"
-MISSING = "–"
+_NOTHING = GridCell(MISSING, None, "missing")
 
 
-@dataclass(frozen=True)
-class GridCell:
-    """One cell; a missing value (``sort`` is None) sorts last either way, and ``kind`` is a word for its style."""
-
-    text: str
-    sort: float | str | None
-    kind: str | None = None
-    behind: str = ""
+def spare(column: Column) -> Column:
+    """Return a column that is left out where there is little room."""
+    return replace(column, spare=True)
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column; ``number`` columns stand to the right."""
-
-    title: str
-    cell: Callable[[Record], GridCell]
-    align: str = NUMBER
+def joining(column: Column, joins: str = "{}") -> Column:
+    """Return a column that stands in the cells of the column before it where there is little room."""
+    return replace(column, joins=joins)
 
 
-def heads(titles: Sequence[str]) -> list[Column]:
-    """Return the columns of a table whose cells are not made of records."""
-    return [Column(title, lambda _: GridCell(MISSING, None, "missing"), TEXT) for title in titles]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table with its caption; the first column names the row, and a page shows a ``folded`` one when asked to."""
-
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[GridCell]]
-    note: str | None = None
-    folded: bool = False
-
-
-def grid(
-    caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None, folded: bool = False
-) -> Grid:
+def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
     """Return a table of records."""
-    return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note, folded)
+    return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note)
 
 
-def filled(
-    caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None, folded: bool = False
-) -> Grid:
+def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
     """Return a table of records without the columns that are missing in all of them."""
-    filled_grid = grid(caption, columns, records, note)
-    places = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in filled_grid.rows)]
-    rows = [[row[i] for i in places] for row in filled_grid.rows]
-    return Grid(caption, [columns[i] for i in places], rows, note, folded)
+    whole = grid(caption, columns, records, note)
+    places = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in whole.rows)]
+    rows = [[row[i] for i in places] for row in whole.rows]
+    return replace(whole, columns=[columns[i] for i in places], rows=rows)
 
 
 def text(
@@ -78,7 +48,7 @@ def text(
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None or value == "":
-            return GridCell(MISSING, None, "missing")
+            return _NOTHING
         shown = clean(value, longest)
         behind = mark if mark is not None and record[mark] else (marks or {}).get(value)
         return GridCell(shown, shown, behind="" if behind is None else f"({behind})")
@@ -110,7 +80,7 @@ def _numbers(title: str, key: str, shown: Callable[[float], str]) -> Column:
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None or not math.isfinite(value):
-            return GridCell(MISSING, None, "missing")
+            return _NOTHING
         return GridCell(shown(value), float(value))
 
     return Column(title, cell)
@@ -121,23 +91,11 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
 
     def cell(record: Record) -> GridCell:
         if record[low] is None or record[high] is None:
-            return GridCell(MISSING, None, "missing")
-        if scale == 100.0:
-            return GridCell(span(record[low], record[high]), float(record[low]))
-        return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
+            return _NOTHING
+        shown = span(record[low], record[high])
+        return GridCell(shown if scale == 100.0 else f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
 
-    return Column(title, cell)
-
-
-def gap_interval(title: str, low: str, high: str) -> Column:
-    """Return a column of intervals of shares of a gap, in percent, sorted by the lower end."""
-
-    def cell(record: Record) -> GridCell:
-        if record[low] is None or record[high] is None:
-            return GridCell(MISSING, None, "missing")
-        return GridCell(span(record[low], record[high]), float(record[low]))
-
-    return Column(title, cell)
+    return joining(Column(title, cell))
 
 
 def tier(title: str, key: str = "tier") -> Column:
@@ -146,39 +104,15 @@ def tier(title: str, key: str = "tier") -> Column:
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None:
-            return GridCell(MISSING, None, "missing")
+            return _NOTHING
         # What was not reached comes before the mildest.
         return GridCell(value, float((NOT_REACHED, *GRAVITY).index(value)), f"tier {style_of(value)}")
 
     return Column(title, cell, TEXT)
 
 
-MOST_ROWS = 2000
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of a page.
-
-    ``kind`` is a word for parts with a layout of their own, which needs ``extra``. Of a ``folded`` part a page shows
-    the title until it is opened, and of points under a title, ``points_under``, that title.
-    """
-
-    name: str
-    title: str
-    words: Sequence[str] = ()
-    points: Sequence[str] = ()
-    figures: Sequence[tuple[Figure, Grid]] = ()
-    grids: Sequence[Grid] = ()
-    kind: str = "plain"
-    folded: bool = False
-    points_under: str | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
-
-
-def empty(name: str, title: str, why: str) -> Section:
-    """Return a part that only says why there is nothing to show."""
-    return Section(name, title, [why], kind="empty")
+MOST_LINES = 2000
+"""Rows of the table of all figures."""
 
 
 def setting_columns(result: AuditResult) -> list[Column]:
@@ -191,15 +125,16 @@ def setting_columns(result: AuditResult) -> list[Column]:
 
 def score_columns(result: AuditResult, baseline: bool = True) -> list[Column]:
     """Return the columns of a share that was read, beside the best baseline where that is no row of its own."""
+    best = [share("Best baseline", "baseline"), joining(text("which", "baseline_name"))]
     return [
         share("Read", "mean"),
         interval("95% interval"),
-        *([share("Best baseline", "baseline"), text("which", "baseline_name")] if baseline else []),
+        *(best if baseline else []),
         gain("Lift (points)", "lift"),
-        interval("Interval of lift", "lift_low", "lift_high"),
-        *([] if baseline else [text("over", "baseline_name")]),
+        spare(interval("Interval of lift", "lift_low", "lift_high")),
+        *([] if baseline else [joining(text("over", "baseline_name"), "over {}")]),
         tier("Verdict"),
-        count(result.units, "n"),
+        spare(count(result.units, "n")),
     ]
 
 
@@ -210,7 +145,7 @@ def attack_column(result: AuditResult) -> Column:
 
 def closed_columns() -> list[Column]:
     """Return the columns of closed gaps."""
-    return [share("Read of what guessing misses", "closed"), gap_interval("its 95% interval", "closed_low", "upper")]
+    return [share("Read of what guessing misses", "closed"), interval("its 95% interval", "closed_low", "upper")]
 
 
 def task_columns(task: str, error: bool) -> list[Column]:
@@ -242,6 +177,6 @@ def cut_columns(count: int, shown: int = MOST_COLUMNS) -> str | None:
 
 def cut(count: int) -> str | None:
     """Return a note on a table that does not show all rows; None where it shows all."""
-    if count <= MOST_ROWS:
+    if count <= MOST_LINES:
         return None
-    return f"The first {MOST_ROWS:,} of {count:,}; results.csv beside this file has all of them."
+    return f"The first {MOST_LINES:,} of {count:,}; results.csv beside this file has all of them."

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seepage.assessment.task import is_error
 from seepage.report import figures, frames, grids
 from seepage.report.advice import LEAST_TRAININGS, advice, sentences
-from seepage.report.figures import Figure
+from seepage.report.document import Grid, Image, Plot, Points, Section, empty
 from seepage.report.frames import Record, setting_of
 from seepage.report.grids import (
     MOST_COLUMNS,
-    Grid,
-    Section,
     attack_column,
     canary_columns,
     closed_columns,
     cut_columns,
-    empty,
+    joining,
     score_columns,
     setting_columns,
+    spare,
     task_columns,
     where,
 )
@@ -44,12 +44,16 @@ def leakage_section(result: AuditResult) -> Section:
         f"What an attack reads above the best baseline was given away by {message}; what a baseline reads, anybody "
         "can guess without it. Both are scored on the same cells."
     ]
-    caption = f"Attacks and baselines with 95% intervals: {clean(result.audit.about.secret, 200)}"
+    trials = result.audit.about.trials
+    read = f"Read of {clean(result.audit.about.secret, 200)}"
+    if trials is not None:
+        read = f"Trials in which the attacker {clean(trials.does, 120)}"
+    caption = f"{read}, beside baselines, with 95% intervals"
     drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, "defenses", records, caption)]
     if result.sized:
         words.insert(0, "The more records stand behind one message, the harder they are to tell apart.")
     words += _matching_alone(result, records)
-    return Section("leakage", title, words, figures=drawn)
+    return Section("leakage", title, [*words, *drawn])
 
 
 def _matching_alone(result: AuditResult, records: Sequence[Record]) -> list[str]:
@@ -84,8 +88,8 @@ def labels_section(result: AuditResult) -> Section | None:
         f"{about.label_attacker or about.attacker} guesses the label {clean(about.label)}. Its verdict "
         + ("stands apart, since another party attacks it." if about.label_attacker else "counts as that on the cells.")
     ]
-    caption = f"Attacks and baselines with 95% intervals: the label {clean(about.label)}"
-    return Section("labels", title, words, figures=[_by_defense(result, "labels", records, caption)])
+    caption = f"Read of the label {clean(about.label)}, beside baselines, with 95% intervals"
+    return Section("labels", title, [*words, _by_defense(result, "labels", records, caption)])
 
 
 def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
@@ -93,13 +97,13 @@ def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -
     return grids.filled(caption, columns, records)
 
 
-def _by_defense(result: AuditResult, name: str, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
+def _by_defense(result: AuditResult, name: str, records: Sequence[Record], caption: str) -> Plot:
     # A measurement of the deployment itself is neither attack nor baseline.
     drawn = [record for record in records if record["kind"] != "about"]
-    return figures.by_defense(name, drawn, caption), _scores_grid(result, caption, records)
+    return Plot(figures.by_defense(name, drawn, caption), _scores_grid(result, caption, records))
 
 
-def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[tuple[Figure, Grid]]:
+def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[Plot]:
     drawn = []
     for i, defense in enumerate(dict.fromkeys(record["defense"] for record in records if record["is_attack"]), start=1):
         own = [record for record in records if record["defense"] == defense and record["is_attack"]]
@@ -117,7 +121,7 @@ def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> li
             "batch-size" if i == 1 else f"batch-size-{i}", both, title, result.audit.about.size
         )
         ordered = sorted(both, key=lambda record: (record["batch_size"], not record["is_attack"]))
-        drawn.append((figure, _scores_grid(result, title, ordered)))
+        drawn.append(Plot(figure, _scores_grid(result, title, ordered)))
     return drawn
 
 
@@ -132,15 +136,15 @@ def columns_section(result: AuditResult) -> Section | None:
     head = f"Columns, read by {where(result, worst)}"
     column = grids.text("Column", "column", mark="sensitive")
     numbers = any(record["kind"] == "continuous" for record in records)
-    within = [grids.text("Read if within", "tolerance")] if numbers else []
-    closed = grids.share("Read of what guessing misses", "closed")
+    within = [spare(grids.text("Read if within", "tolerance"))] if numbers else []
+    closed = spare(grids.share("Read of what guessing misses", "closed"))
     columns = [
-        *(column, grids.text("Kind", "kind"), *within, *score_columns(result), closed),
-        grids.count("Place", "position"),
+        *(column, spare(grids.text("Kind", "kind")), *within, *score_columns(result), closed),
+        spare(grids.count("Place", "position")),
     ]
     shown = records[:MOST_COLUMNS]
     table = grids.filled(head, columns, shown, cut_columns(len(records)))
-    drawn = [(figures.by_column("columns", shown, head), table)]
+    drawn = [Plot(figures.by_column("columns", shown, head), table)]
     lifts = {key: {record["column"]: record for record in own} for key, own in result.by_column.items()}
     if len(lifts) > 1:
         lines = [[lifts[key].get(record["column"]) for key in lifts] for record in shown]
@@ -149,8 +153,8 @@ def columns_section(result: AuditResult) -> Section | None:
         each = [record for own in result.by_column.values() for record in own[:MOST_COLUMNS]]
         attack = grids.text("Attack", "attack", marks=result.audit.about.marks)
         some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
-        table = grids.filled(caption, some, each, cut_columns(len(records)))
-        drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
+        table = replace(grids.filled(caption, some, each, cut_columns(len(records))), most=100)
+        drawn.append(Plot(figures.heat("columns-everywhere", names, lines, caption), table))
     marked = [record for record in records if record["sensitive"]]
     words = []
     if marked:
@@ -161,7 +165,10 @@ def columns_section(result: AuditResult) -> Section | None:
             f"Figures and tables show {MOST_COLUMNS} of {len(records)} columns, sensitive ones and those of the "
             "largest lift; results.csv has all."
         )
-    return Section("columns", title, words, frames.choices(result.runs), figures=drawn)
+    if result.audit.schema is not None and numbers:
+        words.append(frames.tolerances(result.audit.schema, attacked=result.audit.about.columns))
+    ways = frames.choices(result.runs)
+    return Section("columns", title, [*words, *([Points(ways)] if ways else []), *drawn])
 
 
 def pictures_section(result: AuditResult) -> Section | None:
@@ -180,12 +187,12 @@ def pictures_section(result: AuditResult) -> Section | None:
         figure = f": {', '.join(figures)}" if figures else ""
         kinds = {"baseline": " (baseline)", "about": " (no attack)" if figures else ""}
         kind = kinds.get(run.part.kind, "")
-        shown.append({"address": run.picture, "words": f"{name}{kind}, {result.label(key)}{figure}"})
+        shown.append(Image(run.picture, f"{name}{kind}, {result.label(key)}{figure}"))
     if not shown:
         return None
     unit = result.audit.spec.unit
-    words = [f"The first attacked images of the first {unit}, and below them what was made of each."]
-    return Section("pictures", "Images and what is read of them", words, kind="pictures", extra={"pictures": shown})
+    words = f"The first attacked images of the first {unit}, and below them what was made of each."
+    return Section("pictures", "Images and what is read of them", [words, *shown])
 
 
 def frontier_section(result: AuditResult) -> Section | None:
@@ -199,14 +206,14 @@ def frontier_section(result: AuditResult) -> Section | None:
         *([grids.count(result.audit.about.size.capitalize(), "batch_size")] if result.sized else []),
         grids.tier("Verdict"),
         grids.text("Strongest attack", "attack"),
-        grids.share("Read", "mean"),
+        spare(grids.share("Read", "mean")),
         grids.interval("95% interval"),
         *closed_columns(),
     ]
     if not records:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]
         table = grids.filled("Leakage under each defense", columns, result.overviews)
-        return Section("frontier", title, words, grids=[table])
+        return Section("frontier", title, [*words, table])
     error = is_error(records[0]["task_metric"])
     task = frames.task_name(records[0]["task_metric"])
     caption = f"Share read of what guessing misses against {lowered(task)}"
@@ -216,12 +223,12 @@ def frontier_section(result: AuditResult) -> Section | None:
             *columns,
             *task_columns(task, error),
             (grids.number if error else grids.share)("Constant answer", "task_baseline"),
-            grids.count("Trainings", "task_n"),
+            spare(grids.count("Trainings", "task_n")),
             grids.number("Epsilon of a record", "epsilon"),
             grids.number("Epsilon of a label", "label_epsilon"),
-            grids.number("at delta", "delta", 2),
-            grids.count("after steps", "steps"),
-            grids.text("by", "accountant"),
+            joining(grids.number("at delta", "delta", 2), "at delta {}"),
+            joining(grids.count("after steps", "steps"), "after {} steps"),
+            joining(grids.text("by", "accountant"), "by {}"),
             *canary_columns(),
         ],
         records,
@@ -243,12 +250,12 @@ def frontier_section(result: AuditResult) -> Section | None:
     if min(record["task_n"] for record in records) < LEAST_TRAININGS:
         words.append(f"Differences of the task over fewer than {LEAST_TRAININGS} trainings are not judged.")
     if all(record["closed"] is None for record in records):
-        return Section("frontier", title, words, grids=[table])
+        return Section("frontier", title, [*words, table])
     size = result.audit.about.size if result.sized else None
     marks = f"Marks are numbered by {size}; dotted" if size is not None else "Dotted"
     words.insert(1, f"{marks} lines are the bounds of the verdicts.")
     figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", size, error)
-    return Section("frontier", title, words, figures=[(figure, table)])
+    return Section("frontier", title, [*words, Plot(figure, table)])
 
 
 def canary_words(records: Sequence[Record]) -> list[str]:
@@ -290,7 +297,7 @@ def advice_section(result: AuditResult) -> Section:
     ]
     about = result.audit.about
     lines = sentences(advised, sizes, defenses, secret, marked, metric, about.size, about.size_option)
-    return Section("advice", title, words, lines)
+    return Section("advice", title, [*words, Points(lines)])
 
 
 def _worst_sensitive(own: Sequence[Record]) -> float | None:

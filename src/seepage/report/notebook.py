@@ -1,8 +1,9 @@
-"""A report in a notebook: a compact view, and the page's figures."""
+"""A document in a notebook: a compact view, and its figures."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,28 +11,27 @@ from pathlib import Path
 from markupsafe import Markup
 
 from seepage.files import write_whole
+from seepage.report.document import Block, Conclusion, Document, Folded, Grid, Remark, Remarks
 from seepage.report.figures import Figure
-from seepage.report.html import environment, source
-from seepage.report.result import AuditResult
-from seepage.report.sections import verdict_section
+from seepage.report.page import environment, source
 from seepage.report.svg import WIDE, draw
-from seepage.text import clean
 
 
-def compact(result: AuditResult) -> str:
-    """Return verdict, main table and findings as a piece of HTML with a style of its own."""
-    section = verdict_section(result)
-    about = result.audit.about
-    return (
-        environment()
-        .get_template("notebook.html")
-        .render(
-            title=f"{clean(about.dataset)}, {clean(about.protocol)}, model {clean(about.model)}",
-            headline=section.extra["headline"],
-            grid=section.grids[0],
-            findings=result.all_findings,
-        )
-    )
+def compact(document: Document) -> str:
+    """Return verdict and tables of the first section, and all remarks, as HTML with a style of its own."""
+    blocks: list[Block] = [block for block in document.sections[0].blocks if isinstance(block, Conclusion | Grid)]
+    for section in document.sections:
+        if remarks := [remark for block in section.blocks for remark in _remarks(block)]:
+            blocks += [f"{section.title}:", Remarks(remarks)]
+    title = f"{document.title} · {document.facts}"
+    return environment().get_template("notebook.html").render(title=title, blocks=blocks)
+
+
+def _remarks(block: Block) -> Sequence[Remark]:
+    """Return the remarks of a block, those of details too."""
+    if isinstance(block, Folded):
+        return [remark for inner in block.blocks for remark in _remarks(inner)]
+    return block.remarks if isinstance(block, Remarks) else ()
 
 
 @dataclass(frozen=True)

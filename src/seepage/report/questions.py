@@ -9,8 +9,9 @@ from typing import Any
 from seepage.assessment import Estimate, Measurement
 from seepage.assessment.row import CONTROL, INFERRED, LINKED, POSSIBLE, SINGLED_OUT, ResultRow
 from seepage.report import grids
+from seepage.report.document import Code, Folded, Points, Section, empty
 from seepage.report.frames import Record, Setting, setting_of
-from seepage.report.grids import Section, empty, setting_columns, where
+from seepage.report.grids import setting_columns, spare, where
 from seepage.report.result import AuditResult
 from seepage.results.verdict import closed_gap, pick, strongest
 from seepage.text import clean, listed, percent, printable_json
@@ -79,11 +80,11 @@ def questions_section(result: AuditResult) -> Section:
         grids.share("Attack succeeds", "mean"),
         grids.share("Control", "control_mean"),
         grids.share("Risk", "risk_mean"),
-        grids.gap_interval("its 95% interval", "risk_low", "risk_high"),
-        grids.share("Best baseline", "baseline"),
-        grids.interval("95% interval of the attack"),
-        grids.share("If guesses were right", "possible_mean"),
-        grids.count(result.units, "n"),
+        grids.interval("its 95% interval", "risk_low", "risk_high"),
+        spare(grids.share("Best baseline", "baseline")),
+        spare(grids.interval("95% interval of the attack")),
+        spare(grids.share("If guesses were right", "possible_mean")),
+        spare(grids.count(result.units, "n")),
     ]
     words = [
         "A regulator asks three things of data that is called anonymous: whether somebody can be singled out, linked "
@@ -93,7 +94,8 @@ def questions_section(result: AuditResult) -> Section:
     table = grids.filled("Answers to the three questions, by the attack that reads most", columns, lines)
     text = printable_json(_shortened(filed[0] if len(filed) == 1 else filed), allow_nan=False)
     points = [*_sentences(result, here), _of_control(result), *_LIMITS]
-    return Section("questions", title, words, points, grids=[table], kind="questions", extra={"filed": text})
+    filed_too = Folded("The same as JSON, to file (in results.json under three_questions)", [Code(text)], filed=True)
+    return Section("questions", title, [*words, Points(points), table, filed_too])
 
 
 def _shortened(value: Any) -> Any:

@@ -10,15 +10,14 @@ from rich.console import Console
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
-from seepage.report.console import show_report, show_screen
+from seepage.report.document import figures_of
 from seepage.report.frames import setting_of
-from seepage.report.html import FILE, render
 from seepage.report.notebook import Picture, compact, drawn
 from seepage.report.questions import questions
 from seepage.report.result import AuditResult
-from seepage.report.sections import sections
+from seepage.report.sections import FILE, audit_document, render
 from seepage.report.summary import NOT_TRIED, headline, summary
-from seepage.report.terminal import SCREEN_WIDTH, make_console
+from seepage.report.terminal import SCREEN_WIDTH, TABLE_WIDTH, make_console, show
 from seepage.results.rows import frame, lifts_of, write_results
 from seepage.results.verdict import INCOMPLETE, NOT_REACHED
 from seepage.text import clean
@@ -70,16 +69,14 @@ class Report(AuditResult):
         return summary(self)
 
     def show(self, console: Console | None = None, verbose: bool = False) -> None:
-        """Print the answer on one screen; with ``verbose`` threat model, findings, tables, examples and summary."""
-        if verbose:
-            show_report(console or make_console(), self)
-        else:
-            show_screen(console or make_console(width=SCREEN_WIDTH), self)
+        """Print the answer on one screen; with ``verbose`` all sections of the report."""
+        width = TABLE_WIDTH if verbose else SCREEN_WIDTH
+        show(console or make_console(width=width), audit_document(self), verbose)
 
     @property
     def figures(self) -> list[str]:
         """Names of the figures of this report."""
-        return [figure.name for section in sections(self) for figure, _ in section.figures]
+        return list(figures_of(audit_document(self)))
 
     def figure(self, name: str) -> Picture:
         """Return a figure of the page, which a notebook shows and ``save`` writes as an SVG file.
@@ -91,7 +88,7 @@ class Report(AuditResult):
         Raises:
             BadInputError: this report has no such figure.
         """
-        figures = {figure.name: figure for section in sections(self) for figure, _ in section.figures}
+        figures = figures_of(audit_document(self))
         if not figures:
             raise BadInputError(f"there is no figure {name!r}, since this report has none. {summary(self)}")
         if name not in figures:
@@ -111,4 +108,4 @@ class Report(AuditResult):
         return place / FILE
 
     def _repr_html_(self) -> str:
-        return compact(self)
+        return compact(audit_document(self))

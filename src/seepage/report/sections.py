@@ -1,4 +1,4 @@
-"""The parts of a report in the order in which they are read: words, figures and tables.
+"""The sections of an audit's report in the order in which they are read.
 
 Parts whose data do not exist are listed at the end with the reason; nothing is said of them where an audit keeps
 nothing of the kind.
@@ -7,26 +7,33 @@ nothing of the kind.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from seepage.assessment.row import ResultRow
+from seepage.files import write_whole
 from seepage.report import grids
-from seepage.report.advice import what_to_do
-from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section, truth_and_guess
-from seepage.report.frames import setting_of
-from seepage.report.grids import (
-    MOST_COLUMNS,
-    MOST_ROWS,
+from seepage.report.accumulated import accumulated
+from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
+from seepage.report.document import (
+    Aside,
+    Block,
+    Conclusion,
+    Document,
+    Folded,
     Grid,
-    GridCell,
+    Plot,
+    Points,
+    Rated,
+    Remarks,
     Section,
-    attack_column,
-    closed_columns,
-    cut,
-    cut_columns,
-    setting_columns,
+    folded_grid,
+    heads,
+    rows_of,
 )
+from seepage.report.frames import worst
+from seepage.report.grids import MOST_COLUMNS, MOST_LINES, attack_column, cut, cut_columns, setting_columns
 from seepage.report.leakage import (
     advice_section,
     columns_section,
@@ -35,35 +42,137 @@ from seepage.report.leakage import (
     leakage_section,
     pictures_section,
 )
+from seepage.report.overview import answer_sections, remark, verdict_section
+from seepage.report.page import page
 from seepage.report.questions import questions_section
-from seepage.report.result import AuditResult, Cell
-from seepage.report.summary import READING, flows, headline, summary
+from seepage.report.result import AuditResult
+from seepage.report.summary import Headline, headline
 from seepage.results.checks.every import CHECKS
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
-from seepage.results.checks.finding import SEVERITIES, explanation, few_of
-from seepage.results.verdict import BOUNDS, pick
+from seepage.results.checks.finding import SEVERITIES
+from seepage.results.verdict import pick, style_of
 from seepage.settings.catalogue import view_in_words
 from seepage.settings.threat_model import NEEDS
-from seepage.tabular.infer import Inferred
-from seepage.text import as_sentence, clean, listed, lowered, percent, points
+from seepage.text import as_sentence, clean, flattened, listed, percent, points
 
+FILE = "report.html"
 # Number of figures of columns in the table of all figures, where a table has many columns.
 _MOST_OF_WIDE = 500
+# Fewest units of which a plot is shown at once.
+_PLOTTED = 10
+# What an answer does not need: these sections show their titles until they are opened.
+_BEHIND = ("questions", "reliability", "exposed", "examples", "groups", "advice")
 
 
-@dataclass(frozen=True)
-class Ruler:
-    """One line of the scale of verdicts: the closed gap and the ends of its 95% interval."""
+def write_html(
+    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, object], private: bool | None = None
+) -> None:
+    """Write the report of a run as one file, for its owner alone where a table is one's own or ``private`` says so."""
+    own = any(report.audit.own for report in reports) if private is None else private
+    write_whole(path, render(reports, provenance), own)
 
-    label: str
-    closed: float | None
-    lower: float | None
-    upper: float | None
-    tier: str
+
+def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> str:
+    """Return the page of a run's audits."""
+    return page(run_document(reports, provenance))
+
+
+def audit_document(result: AuditResult) -> Document:
+    """Return all that an audit found, and its answer in as much as one screen holds."""
+    audit, about = result.audit, result.audit.about
+    variant = "" if audit.spec.variant is None else f" · {clean(audit.spec.variant, 80)}"
+    facts = (
+        f"{about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · {result.units_run} · "
+        f"seed {audit.spec.seed}"
+    )
+    title, notice = f"Audit of {clean(about.dataset)}", notice_of(audit.own, audit.spec.keep_records)
+    return Document(title, sections(result), answer_sections(result), facts, about.lead, notice)
+
+
+def run_document(reports: Sequence[AuditResult], provenance: Mapping[str, object] | None = None) -> Document:
+    """Return the document of a run's audits; of several, what each found comes first, then the gravest."""
+    origin = [] if provenance is None else [provenance_section(provenance)]
+    if len(reports) == 1:
+        document = audit_document(reports[0])
+        return replace(document, sections=[*document.sections, *origin])
+    documents, headlines = list(map(audit_document, reports)), list(map(headline, reports))
+    names = _names(reports)
+    gravest = worst([head.record for head in headlines if head.record is not None])
+    first = next((i for i, head in enumerate(headlines) if head.record is gravest and gravest is not None), 0)
+    parts = [
+        Section(f"a{i}", name, aside=document.facts, sections=document.sections)
+        for i, (name, document) in enumerate(zip(names, documents, strict=True), start=1)
+    ]
+    overall = [_overall(parts, headlines, first)] if reports else []
+    over_rounds, own = accumulated(reports), any(report.audit.own for report in reports)
+    tables = list(dict.fromkeys(clean(report.audit.about.dataset) for report in reports))
+    answer: list[Section] = []
+    if reports:
+        tier = grids.tier("verdict")
+        lines = rows_of([name, tier.cell({"tier": head.tier})] for name, head in zip(names, headlines, strict=True))
+        caption = f"{len(reports)} audits; below them the gravest"
+        each = Grid(caption, heads("audit", "verdict"), lines, most=None)
+        grave = documents[first]
+        answer = [Section("audits", "", [each]), Section("gravest", grave.title, aside=grave.facts), *grave.answer]
+    return Document(
+        f"Audit of {listed(tables)}" if reports else "Audit",
+        [*overall, *([] if over_rounds is None else [over_rounds]), *parts, *origin],
+        answer,
+        lead=" ".join(dict.fromkeys(report.audit.about.lead for report in reports)),
+        notice=notice_of(own, any(report.audit.spec.keep_records for report in reports)),
+    )
+
+
+def notice_of(own: bool, records: bool) -> str:
+    """Return how to treat a report on a table of one's own, with its records or without; empty on any other table."""
+    holds = "records, rates and positions" if records else "rates and positions"
+    return f"This report is about a table of your own. It holds {holds}; treat it as confidential." if own else ""
+
+
+def _overall(parts: Sequence[Section], headlines: Sequence[Headline], first: int) -> Section:
+    """Return the verdict on the gravest of several audits, and a line on each."""
+    grave = headlines[first]
+    lines = [(head.tier, head.words) for head in headlines]
+    return Section(
+        "overall",
+        "All audits of this run",
+        [
+            Conclusion(grave.tier, style_of(grave.tier), grave.sentences),
+            Aside(f"The gravest of {len(parts)} audits: {parts[first].title}."),
+            Rated(lines, [(part.name, part.title) for part in parts]),
+        ],
+    )
+
+
+def provenance_section(provenance: Mapping[str, object]) -> Section:
+    """Return what figures come from."""
+    entries = flattened(provenance)
+    lines = rows_of([clean(text, 400) for text in entry] for entry in entries)
+    table = Grid("Provenance of this run", heads("Entry", "Value"), lines)
+    return Section(
+        "provenance",
+        "Provenance",
+        [
+            "What these figures come from. The same spec, code and packages on the same kind of machine give the same "
+            "figures.",
+            Folded(f"Versions, commit, device and spec ({len(entries)} entries)", [table], filed=True),
+        ],
+    )
+
+
+def _names(reports: Sequence[AuditResult]) -> list[str]:
+    """Return distinct names for the audits of a run: data, protocol, model and variant, or a number."""
+    names: list[str] = []
+    for report in reports:
+        about, variant = report.audit.about, report.audit.spec.variant
+        parts = [clean(about.dataset), clean(about.protocol).replace("_", " "), f"model {clean(about.model)}"]
+        name = ", ".join([*parts, *([clean(variant, 80)] if variant else [])])
+        names.append(f"{name} ({len(names) + 1})" if name in names else name)
+    return names
 
 
 def sections(result: AuditResult) -> list[Section]:
-    """Return all parts of one audit's report; those on what else could be run only where something else can be."""
+    """Return all sections on one audit; those on what else could be run only where something else can be."""
     scored, more = bool(result.attacked), result.audit.repeatable
     filled = [
         verdict_section(result) if scored or more else None,
@@ -82,90 +191,26 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result) if more else None,
         _all(result),
     ]
-    filled = [_folded(result, section) for section in filled if section is not None]
-    return [*(section for section in filled if section.kind != "empty"), *_missing(filled)]
-
-
-# Fewest units of which a plot is shown at once.
-_PLOTTED = 10
-# What an answer does not need: pages show the titles of these parts until they are opened.
-_BEHIND = ("questions", "reliability", "exposed", "examples", "groups", "advice")
+    shown = [_folded(result, section) for section in filled if section is not None]
+    missing = [f"{section.title}: {' '.join(map(str, section.blocks))}" for section in shown if section.kind == "empty"]
+    why = (
+        [Section("missing", "What is not shown, and why", [Points(missing)], "detail", folded=True)] if missing else []
+    )
+    return [*(section for section in shown if section.kind != "empty"), *why]
 
 
 def _folded(result: AuditResult, section: Section) -> Section:
-    """Return a part with plots of few units folded, and folded as a whole where it holds what few look for."""
+    """Return a section with plots of few units folded, and folded as a whole where it holds what few look for."""
     few = max((record["n"] or 0 for record in result.overviews), default=0) < _PLOTTED
-    figures = [(replace(figure, folded=few or i > 0), table) for i, (figure, table) in enumerate(section.figures)]
-    return replace(section, figures=figures, folded=section.name in _BEHIND)
 
+    def blocks() -> Iterator[Block]:
+        folded = few
+        for block in section.blocks:
+            yield replace(block, folded=folded) if isinstance(block, Plot) else block
+            folded = folded or isinstance(block, Plot)
 
-def _missing(all_sections: Sequence[Section]) -> list[Section]:
-    """Return a section that lists empty sections with the reason for each; no section where none is empty."""
-    reasons = [f"{section.title}: {' '.join(section.words)}" for section in all_sections if section.kind == "empty"]
-    return [Section("missing", "What is not shown, and why", points=reasons, folded=True)] if reasons else []
-
-
-def anchored(section: Section, prefix: str) -> Section:
-    """Return a part whose anchors, and those of its figures, are unique on a page of several audits."""
-    figures = [(replace(figure, name=f"{prefix}figure-{figure.name}"), table) for figure, table in section.figures]
-    return replace(section, name=f"{prefix}{section.name}", figures=figures)
-
-
-def verdict_section(result: AuditResult) -> Section:
-    """Return the verdict on every configuration."""
-    about = result.audit.about
-    both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
-    larger = ". What is read is that of these cells or of the label, whichever is more" if both else ""
-    table = grids.filled(
-        f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}{larger}",
-        [
-            *setting_columns(result),
-            grids.tier("Verdict"),
-            grids.text("Strongest attack", "attack"),
-            grids.share("Read", "mean"),
-            grids.interval("95% interval"),
-            grids.share("Best baseline", "baseline"),
-            grids.gain("Lift (points)", "lift"),
-            *closed_columns(),
-            grids.share("Whole records", "exact"),
-            grids.share("Label read", "label_mean"),
-            grids.tier("Verdict on the label", "label_tier"),
-            grids.count(result.units, "n"),
-        ],
-        result.overviews,
-    )
-    ruler = [
-        Ruler(
-            result.label(setting_of(overview), in_words=True),
-            overview["closed"],
-            overview["closed_low"],
-            overview["upper"],
-            overview["tier"],
-        )
-        for overview in result.attacked
-    ]
-    # The page says elsewhere how a verdict is read.
-    words = summary(result, reading=False).split("\n\n")
-    if result.decision is not None:
-        line = result.decision.line
-        words.insert(0, f"{line[0].upper()}{line[1:]}")
-    return Section(
-        "verdict",
-        f"What {lowered(about.attacker)} learns",
-        grids=[table],
-        kind="verdict",
-        extra={
-            "headline": headline(result),
-            "action": what_to_do(result),
-            "untested": not_tested(result),
-            "example": example(result),
-            "flows": flows(result),
-            "ruler": ruler,
-            "bounds": BOUNDS,
-            "reading": READING,
-            "summary": words,
-        },
-    )
+    kind = "detail" if section.kind == "plain" else section.kind
+    return replace(section, blocks=list(blocks()), kind=kind, folded=section.name in _BEHIND)
 
 
 def _threat_model(result: AuditResult) -> Section:
@@ -180,10 +225,10 @@ def _threat_model(result: AuditResult) -> Section:
         if marked
         else "No column is marked as sensitive, so none is singled out below.",
     ]
-    words = [
+    words = (
         "Every figure below holds under these assumptions. A low figure means that these attacks found little, "
         "not that nothing can be found."
-    ]
+    )
     run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     lines = [
         {
@@ -199,38 +244,40 @@ def _threat_model(result: AuditResult) -> Section:
     titles = {"attack": "Attack", "applies": "Applies", "run": "Run here", "sees": "Sees", "needs": "Needs"}
     columns = [grids.text(title, key) for key, title in titles.items()]
     why = grids.text("Why it does not apply", "why", 300)
-    grid = grids.filled("Attacks and whether they apply to this deployment", [*columns, why], lines, folded=True)
     named = [grids.text("Name", "name"), grids.text("What it does", "does", 300), grids.text("Source", "source", 300)]
-    named_parts = "Attacks and defenses of this audit"
-    tables = [grids.filled(named_parts, named, names, folded=True)] if (names := result.names) else []
-    tables += [grid] if lines else []
-    title, under = "Threat model and attacks that apply", "What the attacker sees and knows, and what was set up"
-    return Section("threat-model", title, words, facts, grids=tables, points_under=under)
+    tables = [
+        (result.names, "Attacks and defenses of this audit", named),
+        (lines, "Attacks and whether they apply to this deployment", [*columns, why]),
+    ]
+    return Section(
+        "threat-model",
+        "Threat model and attacks that apply",
+        [
+            words,
+            Folded(f"What the attacker sees and knows, and what was set up ({len(facts)} points)", [Points(facts)]),
+            *(folded_grid(grids.filled(caption, columns, rows)) for rows, caption, columns in tables if rows),
+        ],
+    )
 
 
 def _checks(result: AuditResult) -> Section:
     shown = sorted(result.all_findings, key=lambda finding: SEVERITIES.index(finding.severity))
-    codes = dict.fromkeys(finding.code for finding in shown)
-    words = []
+    notes = [remark(finding) for finding in shown if finding.severity == "note"]
+    serious = [remark(finding) for finding in shown if finding.severity != "note"]
+    blocks: list[Block] = [Remarks(serious)] if serious else []
+    if notes:
+        blocks.append(Folded(f"Notes ({len(notes)}): {'; '.join(note.title for note in notes)}", [Remarks(notes)]))
     if result.findings is None:
-        words.append("The checks were not run, so nothing is known against these figures or for them.")
+        blocks.append("The checks were not run, so nothing is known against these figures or for them.")
     elif not shown:
-        words.append("No check found anything to object to.")
+        blocks.append("No check found anything to object to.")
+    blocks += [_positive(result), _negative(result)]
     omitted = [{"code": code, "title": CHECKS[code].title, "why": why} for code, why in result.not_applicable.items()]
-    grid = grids.grid(
-        "Checks that do not apply to this audit",
-        [grids.text("Code", "code"), grids.text("Check", "title"), grids.text("Why it does not apply", "why", 300)],
-        omitted,
-        folded=True,
-    )
-    return Section(
-        "checks",
-        "Checks of this audit",
-        [*words, _positive(result), _negative(result)],
-        grids=[grid] if omitted else [],
-        kind="findings",
-        extra={"findings": shown, "explained": {code: words for code in codes if (words := explanation(code))}},
-    )
+    if omitted:
+        why = grids.text("Why it does not apply", "why", 300)
+        columns = [grids.text("Code", "code"), grids.text("Check", "title"), why]
+        blocks.append(folded_grid(grids.grid("Checks that do not apply to this audit", columns, omitted)))
+    return Section("checks", "Checks of this audit", blocks, kind="findings")
 
 
 def _attacks_of(rows: Sequence[ResultRow]) -> list[ResultRow]:
@@ -298,9 +345,9 @@ def _all(result: AuditResult) -> Section:
     most = max(1, min(MOST_COLUMNS, int(_MOST_OF_WIDE / each))) if wide else len(names)
     # Of each configuration in turn, the column of which it gives away most.
     by_place = itertools.zip_longest(*(own[:most] for own in result.by_column.values()))
-    worst = [*dict.fromkeys(record["column"] for place in by_place for record in place if record is not None)][:most]
+    shown = [*dict.fromkeys(record["column"] for place in by_place for record in place if record is not None)][:most]
     ordered = sorted(
-        (row for row in result.rows if not wide or row.column is None or row.column in worst),
+        (row for row in result.rows if not wide or row.column is None or row.column in shown),
         key=lambda row: row.column is not None,
     )
     table = grids.filled(
@@ -321,50 +368,8 @@ def _all(result: AuditResult) -> Section:
             grids.number("Seconds", "seconds_per_victim"),
             grids.text("Status", "status"),
         ],
-        [row.as_dict() for row in ordered[:MOST_ROWS]],
-        cut_columns(len(names), len(worst)) if wide else cut(len(ordered)),
-        folded=True,
+        [row.as_dict() for row in ordered[:MOST_LINES]],
+        cut_columns(len(names), len(shown)) if wide else cut(len(ordered)),
     )
-    words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
-    return Section("all", "All figures", words, grids=[table])
-
-
-# Cells of the example record, those of sensitive columns first.
-_CELLS = 5
-
-
-def not_tested(result: AuditResult) -> str:
-    """Return the limits of the figures: attacks that were not run, and columns left out."""
-    run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
-    further = sum(entry.applies and entry.attack not in run for entry in result.grid)
-    others = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
-    return " ".join([f"Not tested: {others}attacks that nobody has published.", *left_out(result.audit.inferred)])
-
-
-def left_out(inferred: Inferred | None) -> list[str]:
-    """Return the columns that the audit leaves out, in a sentence; empty for none."""
-    columns = () if inferred is None else inferred.columns
-    names = [clean(column.name) for column in columns if column.taken == "left out"]
-    if not names:
-        return []
-    return [f"Left out of the audit: {listed(few_of(names))}."]
-
-
-def example(result: AuditResult) -> Grid | None:
-    """Return the first record as it was and as it was read; None where records are not shown or not kept."""
-    record = result.reference
-    if record is None or not result.open:
-        return None
-    place = (*setting_of(record), record["attack"])
-    first = next((e for e in result.examples if (e.batch_size, e.defense, e.attack) == place), None)
-    if first is None:
-        return None
-    sensitive = set(result.audit.about.sensitive)
-    cells = sorted(first.cells, key=lambda cell: cell.column not in sensitive)[:_CELLS]
-    caption = f"The first record: {sum(cell.right for cell in first.cells)} of {len(first.cells)} cells are right"
-    return Grid(caption, grids.heads(["", "As it was", "As it was read"]), [_line(cell) for cell in cells])
-
-
-def _line(cell: Cell) -> list[GridCell]:
-    name = clean(cell.column, 32)
-    return [GridCell(name, name), *(replace(read, behind="") for read in truth_and_guess(cell, 32))]
+    words = "Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."
+    return Section("all", "All figures", [words, folded_grid(table, filed=True)])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from seepage.assessment.row import ResultRow
 from seepage.report.answer import answer, exposed_columns
+from seepage.report.document import Flow
 from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, MORE_STEPS, UPPER_BOUNDS, Finding
@@ -56,16 +57,6 @@ class Headline(NamedTuple):
     def words(self) -> str:
         """The sentences as one text."""
         return " ".join(self.sentences)
-
-
-class Flow(NamedTuple):
-    """Who sends what to whom, and what is read of it: a line of the picture at the top of a report."""
-
-    sender: str
-    secret: str
-    message: str
-    attacker: str
-    reads: str
 
 
 def flows(result: AuditResult) -> list[Flow]:

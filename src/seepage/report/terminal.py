@@ -1,45 +1,62 @@
-"""Tables and consoles in the house style, and on them what the columns of a table were taken for."""
+"""A document on the terminal: its answer on one screen, or all of it. Texts are texts, and never read as markup."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Iterator, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Column as Head
+from rich.table import Table
 from rich.text import Text
 
-from seepage.results.checks.finding import few_of
-from seepage.tabular.policy import GUESSED
-from seepage.text import as_sentence, clean, how_many, listed
-
-if TYPE_CHECKING:
-    from seepage.errors import Remedy
-    from seepage.tabular.infer import Inferred, InferredColumn
+from seepage.report.document import (
+    NUMBER,
+    Aside,
+    Block,
+    Box,
+    Command,
+    Conclusion,
+    Document,
+    Folded,
+    Grid,
+    GridCell,
+    Plot,
+    Points,
+    Rated,
+    Remarks,
+    Ruler,
+    Section,
+)
+from seepage.settings.command import in_lines
+from seepage.text import how_many
 
 SCREEN_WIDTH = 80
 """Characters of a line of text where there is no terminal."""
-_PLAIN_WIDTH = 120
-_PADDING = (0, 1, 0, 0)
+MOST_LINES = 45
+"""Lines of 80 columns that an answer takes at most, with those that say where the report is."""
+TABLE_WIDTH = 120
+"""The same where tables are shown."""
+# Lines that say how many jobs are planned, where the report is, and how to go on.
+_REPORT_LINES = 6
+# Remarks and rated sentences of an answer.
+_MOST_REMARKS, _MOST_RATED = 4, 2
+_ALL = "--verbose prints all"
+# Letters of a name, and of a head of figures, that are not broken where there is room; of a row's name, nowhere.
+_NAME, _HEAD, _LEAST = 20, 9, 11
+_STYLES = {
+    **{"tier little": "green", "tier gain": "yellow", "tier mostly": "red", "tier whole": "bold red"},
+    **{"tier open": "magenta", "wrong": "red", "error": "bold red", "warning": "yellow", "note": "dim"},
+}
 
 
-def make_table(title: str, heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]] = ()) -> Table:
-    """Return a table in the house style."""
-    table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=_PADDING)
-    table.heading, table.caption_justify = Text(title, "bold"), "left"
-    return _filled(table, rows)
-
-
-class _UnderHeading(Table):
-    """A table under a heading that may be wider; rich wraps a title to the width of its table."""
-
-    heading = Text()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
-        yield self.heading
-        yield from super().__rich_console__(console, options)
+def make_console(stderr: bool = False, width: int = TABLE_WIDTH) -> Console:
+    """Return a console as wide as the terminal; where there is none, of a width, by default enough for tables."""
+    console = Console(stderr=stderr, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=width)
 
 
 class Paragraph:
@@ -55,98 +72,211 @@ class Paragraph:
             yield Text(" " * self._indent).append_text(line)
 
 
-def make_list(heads: Iterable[Column | str], rows: Iterable[Iterable[Text | str]]) -> Table:
-    """Return a table without a title and without lines."""
-    return _filled(Table(*heads, box=None, pad_edge=False, header_style="bold"), rows)
+class _UnderHeading(Table):
+    """A table under a heading that may be wider; rich wraps a title to the width of its table."""
+
+    heading = Text()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
+        yield self.heading
+        yield from super().__rich_console__(console, options)
 
 
-def _filled(table: Table, rows: Iterable[Iterable[Text | str]]) -> Table:
-    for row in rows:
-        table.add_row(*row)
-    return table
+def show(console: Console, document: Document, verbose: bool = False) -> None:
+    """Print the answer of a document, of 80 columns in at most ``MOST_LINES`` lines; with ``verbose`` all sections.
 
-
-def figures(*titles: str, no_wrap: bool = False) -> list[Column]:
-    """Return heads of columns of figures."""
-    return [Column(title, justify="right", no_wrap=no_wrap) for title in titles]
-
-
-def make_console(stderr: bool = False, width: int = _PLAIN_WIDTH) -> Console:
-    """Return a console as wide as the terminal; where there is none, of a width, by default enough for tables."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=width)
-
-
-_COLUMNS = 40
-# Rank of columns that nobody needs to look at.
-_OTHERS = 4
-# Sensitive columns that are named where no column is in doubt.
-_NAMED = 6
-# Largest number of characters of a note.
-_WIDE = 400
-
-
-def show_inferred(
-    console: Console,
-    inferred: Inferred,
-    all_columns: bool = False,
-    advice: str = "Write it down with seepage schema, correct it and give it with --schema.",
-    wording: Callable[[Remedy], str] = str,
-) -> None:
-    """Print a line a column: what it was taken for and why; of others than those to look at, if not all, the number.
-
-    To look at are the target, sensitive columns, those left out, and those whose kind was guessed or decided near a
-    threshold; where no column is of the last two kinds, a paragraph says it all. ``wording`` words the choice that
-    would change a guess.
+    A table with ranks has as many rows as there is room for. What is filed elsewhere is not printed.
     """
-    target = inferred.schema.target.name
-    sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
-
-    def rank(column: InferredColumn) -> int:
-        doubtful = bool(column.near) or column.is_guess
-        marks = (column.name == target, column.name in sensitive, column.taken == "left out", doubtful, True)
-        return marks.index(True)
-
-    ranked = sorted(inferred.columns, key=rank)
-    first = sum(rank(column) < _OTHERS for column in ranked)
-    title = (
-        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; "
-        f"{how_many(inferred.schema.width, 'encoded column')}"
-    )
-    clear = not any(column.taken == "left out" or column.near or column.is_guess for column in ranked)
-    if clear and not all_columns:
-        named = [f"target {clean(target, 32)}"]
-        if sensitive:
-            names = [clean(name, 32) for name in sorted(sensitive)]
-            named.append(f"sensitive: {listed(few_of(names, _NAMED))}")
-        notes = [as_sentence(clean(note, _WIDE)) for note in inferred.notes]
-        console.print(Paragraph(" ".join([f"{title}; {'; '.join(named)}.", *notes, advice]), indent=0))
-        return
-    # All that was guessed is shown, however much it is.
-    shown = ranked[: max(first, _COLUMNS) if all_columns else first]
-    rows = []
-    for column in shown:
-        marks = " (target)" if column.name == target else " (sensitive)" if column.name in sensitive else ""
-        style = "yellow" if column.taken == "left out" or column.near or column.is_guess else ""
-        line = clean(column.line(wording), _WIDE)
-        rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(line)))
-    console.print(make_table(title, ("column", "taken as", "because"), rows))
-    if rest := ranked[len(shown) :]:
-        console.print(Text(f"  ... and {how_many(len(rest), 'more column')}: {_counts(rest)}."))
-    all_named = all(column.taken != "left out" for column in rest)
-    for note in inferred.notes:
-        # Which columns are left out, and what was guessed, the table says.
-        if not (all_named and note.startswith("columns left out")) and not note.startswith(GUESSED):
-            console.print(Text(f"  {clean(note, _WIDE)}"))
-    console.print(Text(f"  {advice}\n", "dim"))
+    brief = bool(document.answer) and not verbose
+    sections = document.answer if brief else document.sections
+    ranked = [block.grid for section in sections for block in section.blocks if isinstance(block, Ruler) and block.grid]
+    rows = max((len(grid.rows) for grid in ranked), default=1)
+    parts: list[RenderableType] = []
+    for most in range(rows if brief else 1, 0, -1):
+        parts = _Screen(console, document, brief, most).parts(sections)
+        if sum(len(console.render_lines(part, pad=False)) for part in parts) <= MOST_LINES - _REPORT_LINES:
+            break
+    for part in parts:
+        # A command that is longer than a line is the terminal's to break: a line end would end the command.
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
-def guesses(inferred: Inferred, wording: Callable[[Remedy], str] = str) -> list[str]:
-    """Return a line for each column of which something was guessed, or whose kind was decided near a threshold."""
-    columns = [column for column in inferred.columns if column.is_guess or column.near]
-    return [clean(f"column {column.name!r}: {column.taken}, {column.line(wording)}", _WIDE) for column in columns]
+def say(*blocks: Block) -> None:
+    """Print blocks without a title."""
+    show(make_console(), Document("", [Section("", "", blocks)]))
 
 
-def _counts(columns: Sequence[InferredColumn]) -> str:
-    counts = {kind: sum(column.taken == kind for column in columns) for kind in ("discrete", "continuous", "left out")}
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+class _Screen:
+    """A document in parts that Rich prints; ``most`` is the number of rows of a table with ranks in an answer."""
+
+    def __init__(self, console: Console, document: Document, brief: bool, most: int) -> None:
+        self._console, self._document, self._brief, self._most = console, document, brief, most
+
+    def parts(self, sections: Sequence[Section]) -> list[RenderableType]:
+        """Return the title, where facts stand beside it, and all sections."""
+        title = Section("", self._document.title, aside=self._document.facts)
+        named = [title] if self._document.facts else []
+        return [part for section in [*named, *sections] for part in self._section(section)]
+
+    def _section(self, section: Section) -> Iterator[RenderableType]:
+        if section.title:
+            if section.aside or not self._brief:
+                yield Text()
+            aside = f" · {section.aside}" if section.aside else ""
+            yield Paragraph(Text(section.title, "bold").append(aside, "not bold"), indent=0)
+        indent = 2 if section.title or self._document.facts else 0
+        for block in section.blocks:
+            yield from self._block(block, indent)
+        for part in section.sections:
+            yield from self._section(part)
+
+    def _block(self, block: Block, indent: int) -> Iterator[RenderableType]:
+        match block:
+            case str():
+                yield Paragraph(block, indent=indent)
+            case Aside():
+                yield Paragraph(block.words, "dim", indent)
+            case Points():
+                yield from (Paragraph(f"· {item}") for item in block.items)
+            case Grid():
+                yield self._table(block)
+            case Plot() | Ruler():
+                if block.grid is not None:
+                    yield self._table(block.grid)
+            case Conclusion():
+                sentences = list(block.sentences)
+                head = sentences.pop(0) if block.tier is None else block.tier.upper()
+                yield Text(head, _STYLES[f"tier {block.style}"])
+                yield from map(Paragraph, sentences)
+                yield Text()
+            case Rated():
+                shown = block.lines[:_MOST_RATED] if self._brief else block.lines
+                titles = [f"{title}: " for _, title in block.links] or [""] * len(shown)
+                yield from (
+                    Paragraph(f"{tier}: {title}{words}", "dim", indent)
+                    for (tier, words), title in zip(shown, titles, strict=False)
+                )
+                if hidden := len(block.lines) - len(shown):
+                    yield Paragraph(f"and {hidden} more that are {block.lines[-1][0]} ({_ALL})", "dim", indent)
+            case Remarks():
+                yield from self._remarks(block)
+            case Command():
+                yield from self._command(block)
+            case Box() | Folded():
+                if isinstance(block, Folded) and block.filed:
+                    return
+                # A table has its title as a caption.
+                if block.title and not isinstance(block.blocks[0], Grid):
+                    yield Text(block.title, "bold")
+                for inner in block.blocks:
+                    yield from self._block(inner, indent)
+            case _:
+                # Pictures, and texts for programs, are for a page.
+                return
+
+    def _remarks(self, block: Remarks) -> Iterator[RenderableType]:
+        shown = block.remarks[:_MOST_REMARKS] if block.short else block.remarks
+        for remark in shown:
+            text = Text(remark.severity, _STYLES.get(remark.severity, ""))
+            if block.short:
+                about = f": {remark.concerns}" if remark.concerns else ""
+                text.append(f" {remark.code} {remark.title}{about}.", "not bold default")
+            else:
+                text.append(f" {remark.code} ", "not bold default").append(f"{remark.title}. ", "bold default")
+                text.append(remark.message, "not bold default")
+            yield Paragraph(text)
+        if hidden := len(block.remarks) - len(shown):
+            yield Paragraph(f"and {hidden} more ({_ALL})", "dim")
+        if shown and not block.short:
+            yield Text(f"  seepage checks {shown[0].code} says more about a code.", "dim")
+
+    def _command(self, block: Command) -> Iterator[RenderableType]:
+        width = self._console.width - 2
+        lines = [f"{block.words}: {block.command}"]
+        if len(lines[0]) > width:
+            # What is pasted is broken where a shell goes on, never by the terminal's width.
+            yield Paragraph(f"{block.words}:")
+            lines = in_lines(block.command, width)
+        yield from (Text(f"  {line}", no_wrap=True, overflow="ignore") for line in lines)
+
+    def _table(self, grid: Grid) -> Table:
+        """Return a table with as many columns as there is room for, its figures stacked where there is little."""
+        spare = [i for i, column in enumerate(grid.columns) if column.spare]
+        for number in range(len(spare), -1, -1):
+            table, width = self._columns(grid, spare[number:], " ")
+            if width <= self._console.width:
+                return table
+        return self._columns(grid, spare, "\n")[0]
+
+    def _columns(self, grid: Grid, left_out: Sequence[int], between: str) -> tuple[Table, int]:
+        """Return a table without some columns, and the width that it needs.
+
+        What joins the column before it stands in its cells after ``between``.
+        """
+        # The places of each column's cells: its own, and those that join them.
+        places: list[list[int]] = []
+        for i, column in enumerate(grid.columns):
+            if column.joins and i:
+                places[-1].append(i)
+            else:
+                places.append([i])
+        places = [[i for i in group if i not in left_out] for group in places if group[0] not in left_out]
+        rows = self._rows(grid)
+        cells = [[_text([row[i] for i in group], grid, group, between) for group in places] for row in rows]
+        heads, width = [], 1
+        for at, group in enumerate(places):
+            column = grid.columns[group[0]]
+            own = [line.plain for row in cells for line in row[at].split("\n")]
+            if column.align == NUMBER:
+                title = _head(column.title, own)
+                least = max(map(cell_len, [*own, *title.split("\n")]))
+                heads.append(Head(Text(title), justify="right", no_wrap=True))
+            else:
+                words = [word for text in [*own, column.title] for word in text.split()]
+                least = min(_NAME, max(map(cell_len, words), default=1))
+                # Where nothing else helps, a name is broken anywhere.
+                min_width = least if between == " " else None if at else min(least, _LEAST)
+                heads.append(Head(Text(column.title), overflow="fold", min_width=min_width))
+            width += least + 2
+        table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.heading = Text(grid.caption, "bold")
+        if not grid.caption:
+            table = Table(*heads, box=None, pad_edge=False, header_style="bold")
+        for row in cells:
+            table.add_row(*row)
+        notes = [grid.note] if grid.note else []
+        if hidden := len(grid.rows) - len(rows):
+            more = f" ({_ALL})" if grid.ranks is not None else ""
+            notes.append(f"and {how_many(hidden, grid.rows_are)} more{more}")
+        if notes:
+            table.caption, table.caption_justify = Text(" ".join(notes), "dim"), "left"
+        return table, width
+
+    def _rows(self, grid: Grid) -> Sequence[Sequence[GridCell]]:
+        """Return the rows for which there is room: those of the highest ranks, or the first."""
+        if grid.ranks is None or not self._brief:
+            return grid.rows[: grid.most]
+        ranked = sorted(range(len(grid.rows)), key=grid.ranks.__getitem__, reverse=True)
+        return [grid.rows[i] for i in sorted(ranked[: self._most])]
+
+
+def _text(cells: Sequence[GridCell], grid: Grid, places: Sequence[int], between: str) -> Text:
+    """Return the text of a cell, and of those that join it, if there are any."""
+    first, *joined = cells
+    text = Text(first.text, _STYLES.get(first.kind or "", ""))
+    if first.behind:
+        text.append(f" {first.behind}", "dim")
+    if first.kind == "wrong":
+        text.append(" ✗", "bold red")
+    for cell, place in zip(joined, places[1:], strict=True):
+        if cell.sort is not None:
+            text.append(between + grid.columns[place].joins.format(f"{cell.text} {cell.behind}".strip()))
+    return text
+
+
+def _head(title: str, cells: Sequence[str]) -> str:
+    """Return the head of a column of figures in lines, few of them longer than its longest cell."""
+    if "\n" in title:
+        return title
+    longest = max([_HEAD, *map(cell_len, cells), *map(cell_len, title.split())])
+    return "\n".join(textwrap.wrap(title, longest))

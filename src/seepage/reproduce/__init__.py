@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from seepage.packages import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.reproduce.console import show_comparison
+    from seepage.reproduce.page import table_document
     from seepage.reproduce.reproduce import Selection, TableComparison, reproduce
     from seepage.reproduce.table import PublishedTable, load_table, tables
 
 lazy_package(__name__)
 
-__all__ = ["PublishedTable", "Selection", "TableComparison", "load_table", "reproduce", "show_comparison", "tables"]
+__all__ = ["PublishedTable", "Selection", "TableComparison", "load_table", "reproduce", "table_document", "tables"]
