@@ -10,15 +10,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.masked import masked_log_likelihood
-from seepage.attacks.split.parts.prior import CellPrior, shares_of
-from seepage.attacks.split.parts.space import Space, width_of
-from seepage.errors import BadInputError
+from seepage.attacks.split.parts.responder import width_of
+from seepage.attacks.split.parts.space import Space
 from seepage.models.batch_norm import BatchNorm, Moments, by_batch, normalising
 from seepage.models.copies import copied
 from seepage.models.dropout import dropping
 from seepage.models.split import batches
-from seepage.wire.split import CutKnowledge, CutView
+from seepage.wire.split import CutView
 
 # Noise at first, in units of a message's norm, and by how much it falls in each step.
 _NOISE, _COOLING, _STEPS = 1.0, 0.85, 80
@@ -96,31 +94,11 @@ def why_not_followed(view: CutView, space: Space) -> str | None:
         return "no batch normalisation was found in its part"
     if dropping(view.model.client):
         return "its part drops values too"
-    records = max(len(view.cut[some]) for some in _batches(view))
+    records = max(len(view.cut[some]) for some in batches_of(view))
     rows = records * space.configurations
     if rows * width_of(view.model) > _MOST:
         return f"{rows:,} combinations of all records of a batch are too many for a network of this width"
     return None
-
-
-def training_log_likelihood(
-    view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator
-) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
-    """Return the log-likelihood of messages of a client in training mode, see the functions for what is random there.
-
-    Raises:
-        BadInputError: nothing of the client's part is known to differ in training, or there are too many combinations.
-    """
-    if not normalising(view.model.client) or dropping(view.model.client):
-        return masked_log_likelihood(view, space, generator)[:2]
-    why = why_not_followed(view, space)
-    if why is not None:
-        raise BadInputError(
-            f"messages are said to be of a client in training mode that normalises by the batch, but {why}; leave out "
-            "training from the form of the messages, or name fewer private columns."
-        )
-    cells = CellPrior.of(view.model, knowledge, space, view.features).of_places(space, torch.arange(space.size))
-    return batch_log_likelihood(view, space, cells[..., None] + shares_of(knowledge).log())
 
 
 def batch_log_likelihood(
@@ -137,13 +115,13 @@ def batch_log_likelihood(
 
     Source: our own; the mean-field equations with falling noise are those of deterministic annealing (Rose 1998).
     """
-    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in _batches(view)]
+    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in batches_of(view)]
     scores, apart = zip(*by_batches, strict=True)
     return torch.cat(scores), torch.cat(apart)
 
 
-def _batches(view: CutView) -> list[slice]:
-    # A loss that is a sum says nothing of batches.
+def batches_of(view: CutView) -> list[slice]:
+    """Return the records of each batch; all of them where the loss is a sum, which says nothing of batches."""
     return batches(view.behind) if bool((view.behind > 1).all()) else [slice(0, view.records)]
 
 

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.nearest import candidate_gradients, rounding, spread
-from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Space, width_of
+from seepage.attacks.split.parts.messages import FAR, candidate_gradients, rounding, spread
+from seepage.attacks.split.parts.responder import width_of
+from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import normalising
 from seepage.models.copies import copied
