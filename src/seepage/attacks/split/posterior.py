@@ -1,4 +1,8 @@
-"""Posterior of every private cell and label given a defended gradient: the attack that knows the defense."""
+"""Posterior of every private cell and label given a defended gradient: the attack that knows the defense.
+
+The learned prior with the likelihood of the known defense, see ``parts.problem``: chances are
+``p(x, y | u, g) ~ p(x | u) p(y | x, u) prod_k p(g_k | x, y)`` over all cells x and labels y.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ class Posterior:
 
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
     is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the prior (see
-    ``parts.prior`` and ``parts.label_prior``), gives the combination's chance. Numbers as targets: see
+    ``parts.prior``), gives the combination's chance. Numbers as targets: see
     ``parts.number_target``. A flipped label is undone by Bayes' rule too. With several messages of a record,
     likelihoods multiply; other records may have been in other rounds, see ``of_rounds``.
 

@@ -1,4 +1,18 @@
-"""Likelihood of messages of a client that normalises by the batch in training: all records of a batch at once."""
+"""Likelihood of messages of a client that normalises by the batch in training: all records of a batch at once.
+
+With z what enters a normalisation and n records in the batch, the client computes ``t = (z - mean) / sd`` and sends
+
+    dL/dz  =  (dL/dt - mean of dL/dt - t mean of (dL/dt t)) / sd,
+
+so that a message depends on all records, through four means over them. In turns, the chances of the combinations of
+each record are computed with these means, and the means as sums over the chances, while the noise that messages are
+taken to have falls: the mean-field equations with falling noise of deterministic annealing (Rose 1998). The step at
+which messages are likeliest is taken; where every record is found, that is the last one. Where the mean and variance
+of z are known, chances have the factor ``exp(a t + b (t^2 - 1))`` of an exponential family, with a and b such that both
+hold.
+
+Source: our own.
+"""
 
 from __future__ import annotations
 
@@ -104,17 +118,7 @@ def why_not_followed(view: CutView, space: Space) -> str | None:
 def batch_log_likelihood(
     view: CutView, space: Space, prior: Float[Tensor, "record place label"]
 ) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
-    """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's.
-
-    In training mode a message depends on the whole batch: by mean and variance of what enters a normalisation, and by
-    the mean gradient and its product with the standardised values. These are functions of the batch's records. So
-    chances of the combinations of all records and these statistics are computed in turns, the statistics as means over
-    the chances, while the noise that messages are taken to have falls. The step at which messages are likeliest is
-    taken: where every record is found, that is the last one. Where the view has mean and variance (``moments``),
-    chances are pulled to them by the exponential family of what enters the layer and its square.
-
-    Source: our own; the mean-field equations with falling noise are those of deterministic annealing (Rose 1998).
-    """
+    """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's."""
     by_batches = [_of_batch(view.of(some), space, prior[some]) for some in batches_of(view)]
     scores, apart = zip(*by_batches, strict=True)
     return torch.cat(scores), torch.cat(apart)
