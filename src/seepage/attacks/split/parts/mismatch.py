@@ -13,7 +13,6 @@ The sign of the gradient at the coordinate that is added to the logit determines
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -43,7 +42,7 @@ class Mismatch(Noise):
     inverse: Float[Tensor, "observed observed"]
 
     @classmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> Mismatch:
         """Return the distribution under which the messages are likeliest."""
         view, respond, space, prior = messages.view, messages.respond, messages.space, messages.cells
         additive = respond.additive

@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -48,7 +47,7 @@ class Noise(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> Noise:
         """Return the likelihood, with what of it is fitted on the messages."""
 
     @abstractmethod
@@ -66,7 +65,7 @@ class NormalNoise(Noise):
     defense: KnownCut
 
     @classmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> NormalNoise:
         """Return the likelihood; all of it is known."""
         return cls(messages.view, messages.knowledge.defense)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.models.deepfm import DeepFMClient, Shared
@@ -31,7 +31,7 @@ class Side:
 
     parts: Shared | _RawRows
 
-    def at(self, index: Int[Tensor, " chosen"]) -> Side:
+    def at(self, index: Tensor) -> Side:
         """Return some of the records or candidates, by position."""
         return Side(self.parts._make(part[index] for part in self.parts))
 

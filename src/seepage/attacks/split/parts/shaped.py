@@ -16,7 +16,6 @@ Both in turn raise the likelihood of the messages until it stays (expectation ma
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -43,7 +42,7 @@ class AlongGradient(Noise):
     largest: Float[Tensor, " record"]  # largest norm of the gradients in each record's batch
 
     @classmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> AlongGradient:
         """Return the noise that the messages show."""
         view = messages.view
         squares = view.own_gradient.double().cpu().square().sum(1)
@@ -74,7 +73,7 @@ class AlongDifference(Noise):
     across: Float[Tensor, "record label"]
 
     @classmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> AlongDifference:
         """Return the noise under which the messages of each batch are likeliest."""
         fitted = [_fitted(messages, some) for some in batches(messages.view.behind)]
         return cls(messages.view, *(torch.cat(parts) for parts in zip(*fitted, strict=True)))

@@ -8,7 +8,6 @@ taken, and nothing is certified; with a learned one the likelihood stands beside
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -70,7 +69,7 @@ class TrainingNoise(Noise):
     table: Float[Tensor, "record place label"]
 
     @classmethod
-    def fit(cls, messages: RoundWithPriors) -> Self:
+    def fit(cls, messages: RoundWithPriors) -> TrainingNoise:
         """Return the log-likelihood."""
         return cls(training_log_likelihood(messages.view, messages.knowledge, messages.space, messages.seed)[0])
 
