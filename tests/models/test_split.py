@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.space import responder
+from seepage.attacks.split.parts.responder import responder
 from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient, deepfm

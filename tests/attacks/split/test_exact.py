@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from seepage.attacks.split import Exact, Posterior
-from seepage.attacks.split.exact import vote
-from seepage.attacks.split.parts.nearest import Messages, nearest, rounding
+from seepage.attacks.split.parts.messages import Messages, rounding
+from seepage.attacks.split.parts.nearest import Exhaustive
 from seepage.attacks.split.parts.proof import fits_alone
-from seepage.attacks.split.parts.space import Space, responder
+from seepage.attacks.split.parts.responder import responder
+from seepage.attacks.split.parts.sharp import vote
+from seepage.attacks.split.parts.space import Space
 from seepage.datasets.dataset import Dataset
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
@@ -261,8 +263,8 @@ def test_the_order_of_records_and_the_memory_do_not_matter() -> None:
     order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
     cut, gradient = seen.view.cut, seen.view.own_gradient
     messages = Messages(model, respond, cut, gradient, space)
-    whole = nearest(messages, keep=3)
-    small = nearest(messages.of(order), keep=3, at_once=200)
+    whole = Exhaustive().nearest(messages, keep=3)
+    small = Exhaustive(at_once=200).nearest(messages.of(order), keep=3)
     torch.testing.assert_close(small.distances, whole.distances[order], rtol=1e-5, atol=1e-7)
     assert len(configurations(model)) == space.configurations
 

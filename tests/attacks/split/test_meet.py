@@ -98,6 +98,15 @@ def test_what_it_cannot_read_is_refused(private: tuple[str, ...], options: dict,
         Exact(search="meet")(seen.view, CutKnowledge(data.schema, data.statistics, protocol.known()))
 
 
+def test_who_knows_of_a_defense_that_changes_nothing_reads_as_without() -> None:
+    data = table(2)
+    _, seen = exchange(data, PLAIN, private=("a", "b"), records=2)
+    known = CutKnowledge(data.schema, data.statistics)
+    aware, unaware = (Exact(search="meet", aware=aware)(seen.view, known) for aware in (True, False))
+    assert torch.equal(aware.cells, unaware.cells)
+    assert torch.equal(aware.cells, seen.cells)
+
+
 def test_several_classes_are_refused() -> None:
     data = table(3)
     _, seen = exchange(data, PLAIN, records=4)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.masked import _Units
 from seepage.attacks.split.parts.message_fit import RIGHT, _by_lines, _Points, fitted_messages
-from seepage.attacks.split.parts.space import Space, responder
+from seepage.attacks.split.parts.responder import responder
+from seepage.attacks.split.parts.space import Space
 from seepage.models.batch_norm import Moments, by_batch, normalisations
 from seepage.models.message import PLAIN, MessageForm
 from seepage.seeds import seeded
@@ -221,7 +222,7 @@ def test_weights_and_smoothing_together_are_lines_of_slopes() -> None:
     message[::places] = slope
     number = torch.arange(records).repeat_interleave(places)
     nothing, one = torch.zeros_like(number), torch.ones(len(number), 1, 1).double()
-    points = _Points(number, nothing, logits, one, message[:, None], message.abs(), 0 * message, records, "sigmoid", 1)
+    points = _Points(number, nothing, logits, one, message[:, None], 0 * message, records, "sigmoid", 1)
     found = _by_lines(points, PLAIN)
     assert found is not None
     assert found.weights == pytest.approx(form.weights, rel=1e-6)

@@ -7,8 +7,10 @@ import torch
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.mismatch import Mismatch, observed
-from seepage.attacks.split.parts.prior import CellPrior
-from seepage.attacks.split.parts.space import Space, responder
+from seepage.attacks.split.parts.noise import RoundWithPriors
+from seepage.attacks.split.parts.prior import CellPrior, LabelPrior
+from seepage.attacks.split.parts.responder import responder
+from seepage.attacks.split.parts.space import Space
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.errors import BadInputError
@@ -40,7 +42,7 @@ def test_what_weights_are_off_by_is_fitted_on_what_came_back() -> None:
     planted = replace(view, gradient=(gradient / view.behind[:, None]).float())
     space = Space.of(view.model, KNOWN)
     prior = CellPrior.of(view.model, KNOWN, space, view.features)
-    found = Mismatch.fit(planted, respond, space, prior, KNOWN.defense)
+    found = Mismatch.fit(RoundWithPriors(planted, respond, space, KNOWN, prior, LabelPrior(view.model, 0.0), seed=0))
     assert torch.allclose(found.mean, mean, atol=0.005)
     covariance = torch.linalg.inv(found.inverse.T @ found.inverse)
     assert float((covariance - factor @ factor.T).abs().max()) < 0.25 * 0.01**2

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from seepage.assessment import measure_columns
 from seepage.attacks.split import Exact, Posterior
-from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.numbers import NumberPrior, Region, bin_edges, likeliest, prior_samples, region_samples
+from seepage.attacks.split.parts.messages import rounding
+from seepage.attacks.split.parts.number_prior import NumberPrior, bin_edges
+from seepage.attacks.split.parts.numbers import Region, likeliest, region_samples
 from seepage.datasets.dataset import Dataset
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
@@ -238,7 +239,7 @@ def test_samples_of_the_prior_follow_it() -> None:
     model, seen, known = exchange(table(), NUMBERS, records=2)
     plain = replace(known, auxiliary=None)
     prior = NumberPrior.of(model, plain, seen.view.features)
-    drawn = prior_samples(prior, 2, torch.Generator().manual_seed(0))
+    drawn = prior.samples(2, torch.Generator().manual_seed(0))
     for k, i in enumerate(model.private):
         marginal = known.statistics.marginals[i]
         assert float(drawn[..., k].mean()) == pytest.approx(marginal.mean, abs=0.05)

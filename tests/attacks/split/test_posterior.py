@@ -83,7 +83,7 @@ def test_chunks_change_nothing(observed: bool, monkeypatch: pytest.MonkeyPatch) 
     known = CutKnowledge(DATA.schema, DATA.statistics, protocol.known())
     whole = Posterior(observed=observed)(seen.view, known)
     # One combination of one record at a time, so that the likeliest comes before and after others.
-    monkeypatch.setattr("seepage.attacks.split.posterior._AT_ONCE", 1)
+    monkeypatch.setattr("seepage.attacks.split.parts.chances._AT_ONCE", 1)
     parts = Posterior(observed=observed)(seen.view, known)
     torch.testing.assert_close(whole.chances, parts.chances, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(whole.label_chances, parts.label_chances, rtol=1e-6, atol=1e-9)

@@ -1,4 +1,8 @@
-"""EXACT: the private cells and label whose gradient is the received one (Qiu et al. 2024)."""
+"""EXACT: the private cells and label whose gradient is the received one (Qiu et al. 2024).
+
+The flat prior with the sharp likelihood, see ``parts.problem``: the answer is ``argmin |s(f(x), y) J(x) - g|`` over all
+cells x and labels y, by one of three searches.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
-from seepage.attacks.split.parts.batch_statistics import training_log_likelihood
-from seepage.attacks.split.parts.descent import descend
-from seepage.attacks.split.parts.meet import meet
-from seepage.attacks.split.parts.message_fit import in_form
-from seepage.attacks.split.parts.messages import check_bare, message_of
-from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, nearest, rounding
-from seepage.attacks.split.parts.number_target import number_target_guess
-from seepage.attacks.split.parts.proof import fits_alone, likely_fit, proof_of
-from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.replay import replayed_guess
-from seepage.attacks.split.parts.space import Space, check_enumerable, responder
-from seepage.errors import BadInputError, check_choice, check_count, non_negative
-from seepage.models.deepfm import DeepFMClient
+from seepage.attacks.split.parts.descent import ColumnDescent
+from seepage.attacks.split.parts.meet import Meet
+from seepage.attacks.split.parts.nearest import Exhaustive
+from seepage.attacks.split.parts.number_target import NumberTarget
+from seepage.attacks.split.parts.problem import CutProblem, guessed
+from seepage.attacks.split.parts.proof import proof_of
+from seepage.attacks.split.parts.replay import ReplayingNumbers
+from seepage.attacks.split.parts.sharp import Sharp
+from seepage.attacks.split.parts.training import TrainingMode
+from seepage.errors import check_choice, check_count, non_negative
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
-from seepage.wire.split import CutGuess, CutKnowledge, CutView, check_gradient
+from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, check_gradient
 
 Search = Literal["exhaustive", "descent", "meet"]
 
@@ -103,98 +100,29 @@ class Exact:
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess; ``seeds`` are those of the descent's starts."""
         check_gradient(view)
-        space = Space.of(view.model, knowledge, self.bins)
-        # Of a number as target, other exchanges of the same records tell what one leaves open.
-        number = isinstance(knowledge.schema.target, Continuous)
-        received, views = view, in_form(list(view.exchanges) if number else [view], knowledge, space)
-        view = views[0]
-        received = replace(received, model=view.model)
-        gradient = (view.own_gradient if self.undo_mean else view.gradient) * self.scale
-        if number:
-            if self.search != "exhaustive" or self.votes > 1 or self.scale != 1 or not self.undo_mean:
-                raise BadInputError(
-                    f"search={self.search!r}, votes={self.votes}, scale={self.scale}, undo_mean={self.undo_mean} are "
-                    f"for classes, but the target {knowledge.schema.target.name!r} is a number; leave them out."
-                )
-            check_enumerable(space, self.most)
-            return number_target_guess(views, knowledge, space, weigh=False)
-        respond = responder(view.model, self.closed_form)
-        if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
-            if self.search == "exhaustive":
-                check_enumerable(space, self.most)
-            guess = replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
-            return replace(guess, proof=proof_of(received, knowledge, guess.cells))
-        if view.model.form.training:
-            return _training_guess(view, knowledge, space, seeds[0])
-        sent = message_of(knowledge.defense, view.clip) if self.aware else None
-        keep = max(self.votes, self.keep, 2)
-        messages = Messages(view.model, respond, view.cut, gradient, space, sent)
-        if self.search == "exhaustive":
-            check_enumerable(space, self.most)
-            configurations = nearest(messages, keep, self.prune)
-        else:
-            if space.configurations > 2**62:
-                raise BadInputError(
-                    f"the private columns {space.sizes} make more configurations than can be numbered (2^62); name "
-                    "fewer private columns, or use fewer bins."
-                )
-            generator = torch.Generator().manual_seed(seeds[0])
-            if self.search == "meet":
-                what = "search='meet' reads sums of embeddings from gradients as they are"
-                check_bare(knowledge.defense, what, "search='descent'", self.aware)
-                configurations = meet(messages, keep, generator, self.rounds)
-            else:
-                configurations = descend(messages, keep, generator, self.starts, self.sweeps)
-        codes = space.codes(configurations.places)
-        chosen = torch.stack([vote(votes) for votes in codes[:, : self.votes].unbind(-1)], dim=-1)
-        cells = space.of_codes(chosen)
-        labels = vote(configurations.labels[:, : self.votes])
-        distances = configurations.distances.double().cpu()
-        if space.binned and self.votes == 1:
-            cells, distance = refined(messages, cells, labels)
-            distances[:, 0] = distance.double().cpu()
-        same = rounding(gradient, view.model.form).double().cpu()[:, None]
-        alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-        cells = view.model.unscaled(cells, view.model.private)
-        return CutGuess(
-            cells=cells,
-            labels=labels.cpu().double(),
-            residual=distances[:, 0],
-            runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
-            ties=(distances <= distances[:, :1] + same).sum(1),
-            likely=self._likely(messages, configurations, codes[:, 0], seeds),
-            proof=proof_of(received, knowledge, cells),
+        usual = self.votes == 1 and self.scale == 1 and self.undo_mean
+        exhaustive, target = self.search == "exhaustive", knowledge.schema.target
+        refused = (
+            f"search={self.search!r}, votes={self.votes}, scale={self.scale}, undo_mean={self.undo_mean} are for "
+            f"classes, but the target {target.name!r} is a number; leave them out."
         )
-
-    def _likely(
-        self, messages: Messages, configurations: NearestConfigurations, codes: Tensor, seeds: Sequence[int]
-    ) -> Tensor | None:
-        if self.votes > 1 or self.scale != 1 or messages.space.binned:
-            return None
-        if self.search == "exhaustive":
-            return fits_alone(configurations.distances, messages.gradient, messages.model.form)
-        generator = torch.Generator().manual_seed(seeds[0])
-        return likely_fit(messages, configurations.distances, codes, generator)
-
-
-def _training_guess(view: CutView, knowledge: CutKnowledge, space: Space, seed: int) -> CutGuess:
-    """Return the combinations that are likeliest of a client in training mode; nothing is certified."""
-    scores, distances = training_log_likelihood(view, knowledge, space, torch.Generator().manual_seed(seed))
-    best = scores.flatten(1).argmax(1)
-    places, labels = best // space.labels, best % space.labels
-    cells = view.model.unscaled(space.cells(places), view.model.private)
-    return CutGuess(cells, labels.double(), residual=distances)
-
-
-def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
-    """Return whether the set of all numbers that replay a message can be computed."""
-    known = view.model.form.scale_of != "record" and not view.model.form.training
-    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare and known
-
-
-def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
-    """Return each record's most frequent value; among equally frequent ones, that of the earliest vote."""
-    votes = values.shape[1]
-    counts = (values[:, :, None] == values[:, None, :]).sum(2)
-    first = (counts * (votes + 1) + torch.arange(votes, 0, -1, device=counts.device)).argmax(1)
-    return values.gather(1, first[:, None])[:, 0]
+        number = isinstance(target, Continuous)
+        # Of a number as target, other exchanges of the same records tell what one leaves open.
+        rounds = CutRounds.of(view.exchanges if number else [view])
+        problem = CutProblem.of(rounds, knowledge, self.bins, seeds[0], self.closed_form)
+        searches = {
+            "exhaustive": Exhaustive(self.most, self.prune),
+            "descent": ColumnDescent(self.starts, self.sweeps, seeds[0]),
+            "meet": Meet(self.rounds, seeds[0]),
+        }
+        guess = guessed(
+            problem,
+            NumberTarget(False, self.most, refused=None if usual and exhaustive else refused),
+            ReplayingNumbers(usual, self.most if exhaustive else None),
+            TrainingMode(),
+            Sharp(searches[self.search], self.votes, self.keep, float(self.scale), self.undo_mean, self.aware),
+        )
+        if problem.first.model.form.training and not number:
+            return guess
+        received = replace(view, model=problem.first.model)
+        return replace(guess, proof=proof_of(received, knowledge, guess.cells))

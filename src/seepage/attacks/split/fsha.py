@@ -1,4 +1,9 @@
-"""A network that decodes the gradients of split learning, trained on auxiliary rows (after Pasquini et al., FSHA)."""
+"""A network that decodes the gradients of split learning, trained on auxiliary rows (after Pasquini et al., FSHA).
+
+Auxiliary rows (x, y) have messages ``g = clip(s(f(h, x), y) J) + noise``, simulated anew in each epoch. The decoder
+minimises the sum of the cross-entropies of its answers for each column x_k and for y, given ``g / |g|``, ``log |g|``
+and h: answers are the chances of each value, as far as a network can tell them.
+"""
 
 from __future__ import annotations
 

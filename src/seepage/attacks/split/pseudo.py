@@ -1,4 +1,9 @@
-"""Pseudo-clients: a server without the client's weights trains a client of its own and decodes as it answers."""
+"""Pseudo-clients: a server without the client's weights trains a client of its own and decodes as it answers.
+
+The pseudo-client c minimises ``mean L(c(h, x), y)`` over auxiliary rows, with h from the server's own part. With weight
+w an adversary A is trained in turn to tell its messages m(c) from those that came back, and c minimises
+``mean L + w mean -log A(m(c))``. The decoder of ``fsha`` then learns from the messages of c.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from seepage.attacks.split.fsha import FSHA, decoder, message_features
 from seepage.errors import BadInputError, check_count
-from seepage.models.split import SplitModel, record_losses
+from seepage.models.split import record_losses
 from seepage.registry import Traits, attacks
 from seepage.seeds import seeded
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView, check_gradient
@@ -61,15 +65,15 @@ class PseudoClientAttack:
             raise BadInputError(
                 "a pseudo-client is trained on auxiliary rows, but the attacker holds none; grant some (auxiliary)."
             )
-        client = self._client(view, knowledge.auxiliary, seeds[0])
+        client = _trained_client(view, knowledge.auxiliary, seeds[0], self.client_epochs, self._adversary_weight)
         return self._decoder()(replace(view, model=view.model.with_client(client)), knowledge, seeds)
 
     def _decoder(self) -> FSHA:
         return FSHA(self.hidden, self.epochs, self.bins)
 
-    def _client(self, view: CutView, rows: Auxiliary, seed: int) -> nn.Module:
-        """Return the trained pseudo-client."""
-        return _Simulation(view, rows, seed).trained(self.client_epochs)
+    @property
+    def _adversary_weight(self) -> float:
+        return 0.0
 
 
 @attacks.register("sdar", "split", traits=Traits(needs=("auxiliary",), classes=True))
@@ -96,62 +100,43 @@ class AdversarialClientAttack(PseudoClientAttack):
         if isinstance(self.weight, bool) or not 0 <= self.weight < math.inf:
             raise BadInputError(f"the weight of the adversary is a number from 0 up, got weight={self.weight!r}.")
 
-    def _client(self, view: CutView, rows: Auxiliary, seed: int) -> nn.Module:
-        return _Simulation(view, rows, seed).trained(self.client_epochs, float(self.weight))
+    @property
+    def _adversary_weight(self) -> float:
+        return float(self.weight)
 
 
-class _Simulation:
-    """Training of a pseudo-client on auxiliary rows, from weights that have nothing of the client's."""
-
-    def __init__(self, view: CutView, rows: Auxiliary, seed: int) -> None:
-        self._model: SplitModel = view.model
-        self._seed = seed
-        self._generator = torch.Generator().manual_seed(seed)
-        self._cut = view.model.cut(rows.cells).detach()
-        self._own = view.model.scaled(rows.cells, view.model.private)
-        self._labels = rows.labels.long()
-        self._seen = message_features(view.own_gradient, view.cut).detach()
-        self._client = copy.deepcopy(view.model.client).requires_grad_(True)
-        with torch.no_grad():
-            for parameter in self._client.parameters():
-                parameter.copy_(_STD * torch.randn(parameter.shape, generator=self._generator))
-
-    def trained(self, epochs: int, weight: float = 0.0) -> nn.Module:
-        """Return the pseudo-client after some epochs."""
-        optimiser = torch.optim.Adam(self._client.parameters(), lr=_RATE)
-        center, spread = self._seen.mean(0), self._seen.std(0, correction=0).clamp(min=1e-6)
-        width = self._seen.shape[1]
-        adversary = seeded(lambda: decoder([width, 128, 128, 1]), self._seed)
-        against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
-        for _ in range(epochs):
-            for batch in torch.randperm(len(self._labels), generator=self._generator).split(_BATCH):
-                losses, messages = self._answers(batch, weight > 0)
-                optimiser.zero_grad()
-                if not weight:
-                    losses.mean().backward()
-                    optimiser.step()
-                else:
-                    simulated = (messages - center) / spread
-                    seen = torch.randint(len(self._seen), (len(batch),), generator=self._generator)
-                    real = (self._seen[seen] - center) / spread
-                    verdict = adversary(simulated)
-                    fooled = functional.binary_cross_entropy_with_logits(verdict, torch.ones_like(verdict))
-                    (losses.mean() + weight * fooled).backward()
-                    optimiser.step()
-                    verdicts = torch.cat([adversary(real), adversary(simulated.detach())])
-                    truth = torch.cat([torch.ones(len(batch), 1), torch.zeros(len(batch), 1)]).to(verdicts)
-                    against.zero_grad()
-                    functional.binary_cross_entropy_with_logits(verdicts, truth).backward()
-                    against.step()
-        return self._client.requires_grad_(False)
-
-    def _answers(
-        self, batch: Int[Tensor, " record"], with_messages: bool
-    ) -> tuple[Float[Tensor, " record"], Float[Tensor, "record feature"]]:
-        """Return the pseudo-client's losses, and its messages where they are asked for."""
-        cut = self._cut[batch].clone().requires_grad_(with_messages)
-        losses = record_losses(self._model.head, self._client(cut, self._own[batch]), self._labels[batch])
-        if not with_messages:
-            return losses, cut
-        [gradient] = torch.autograd.grad(losses.sum(), cut, create_graph=True)
-        return losses, message_features(gradient, cut.detach())
+def _trained_client(view: CutView, rows: Auxiliary, seed: int, epochs: int, weight: float) -> nn.Module:
+    """Return a pseudo-client that was trained on auxiliary rows, from weights that have nothing of the client's."""
+    model, generator = view.model, torch.Generator().manual_seed(seed)
+    cut, own, labels = model.cut(rows.cells).detach(), model.scaled(rows.cells, model.private), rows.labels.long()
+    seen = message_features(view.own_gradient, view.cut).detach()
+    client = copy.deepcopy(model.client).requires_grad_(True)
+    with torch.no_grad():
+        for parameter in client.parameters():
+            parameter.copy_(_STD * torch.randn(parameter.shape, generator=generator))
+    optimiser = torch.optim.Adam(client.parameters(), lr=_RATE)
+    center, spread = seen.mean(0), seen.std(0, correction=0).clamp(min=1e-6)
+    adversary = seeded(lambda: decoder([seen.shape[1], 128, 128, 1]), seed)
+    against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
+    judged = functional.binary_cross_entropy_with_logits
+    for _ in range(epochs):
+        for batch in torch.randperm(len(labels), generator=generator).split(_BATCH):
+            received = cut[batch].clone().requires_grad_(weight > 0)
+            losses = record_losses(model.head, client(received, own[batch]), labels[batch])
+            optimiser.zero_grad()
+            if not weight:
+                losses.mean().backward()
+                optimiser.step()
+                continue
+            [gradient] = torch.autograd.grad(losses.sum(), received, create_graph=True)
+            simulated = (message_features(gradient, received.detach()) - center) / spread
+            real = (seen[torch.randint(len(seen), (len(batch),), generator=generator)] - center) / spread
+            verdict = adversary(simulated)
+            (losses.mean() + weight * judged(verdict, torch.ones_like(verdict))).backward()
+            optimiser.step()
+            verdicts = torch.cat([adversary(real), adversary(simulated.detach())])
+            truth = torch.cat([torch.ones(len(batch), 1), torch.zeros(len(batch), 1)]).to(verdicts)
+            against.zero_grad()
+            judged(verdicts, truth).backward()
+            against.step()
+    return client.requires_grad_(False)

@@ -1,4 +1,8 @@
-"""Descent on cells and weights that explain the messages, in turn (Erdogan et al. 2022, UnSplit)."""
+"""Descent on cells and weights that explain the messages, in turn (Erdogan et al. 2022, UnSplit).
+
+With cells x and labels y relaxed to numbers, and w the client's weights, the descent is in turn on (x, y) and on w of
+``sum |s(f_w(h, x), y) J_w(h, x) - g|^2 / |g|^2`` over records.
+"""
 
 from __future__ import annotations
 

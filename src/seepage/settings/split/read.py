@@ -18,8 +18,7 @@ from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split.parts.message_fit import RIGHT, fitted_messages
-from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.proof import FAR
+from seepage.attacks.split.parts.messages import FAR, rounding
 from seepage.attacks.split.parts.space import Space, not_exact
 from seepage.captures.transcripts import SERVER, RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
@@ -416,7 +415,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         if form.estimated and form.scale_of == "record":
             self.doubts.append(_SCALED)
         elif fitted[0].replayed < RIGHT:
-            self.doubts.append(_unexplained(fitted[0].replayed, fitted[0].known, self._base.client))
+            self.doubts.append(_unexplained(fitted[0].replayed, declared is not None, self._base.client))
 
     def _with_weights(self, weights: int) -> SplitModel:
         if not self.training.weights:

@@ -1,4 +1,18 @@
-"""Likelihood of messages of a client that normalises by the batch in training: all records of a batch at once."""
+"""Likelihood of messages of a client that normalises by the batch in training: all records of a batch at once.
+
+With z what enters a normalisation and n records in the batch, the client computes ``t = (z - mean) / sd`` and sends
+
+    dL/dz  =  (dL/dt - mean of dL/dt - t mean of (dL/dt t)) / sd,
+
+so that a message depends on all records, through four means over them. In turns, the chances of the combinations of
+each record are computed with these means, and the means as sums over the chances, while the noise that messages are
+taken to have falls: the mean-field equations with falling noise of deterministic annealing (Rose 1998). The step at
+which messages are likeliest is taken; where every record is found, that is the last one. Where the mean and variance
+of z are known, chances have the factor ``exp(a t + b (t^2 - 1))`` of an exponential family, with a and b such that both
+hold.
+
+Source: our own.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +24,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.masked import masked_log_likelihood
-from seepage.attacks.split.parts.prior import CellPrior, shares_of
-from seepage.attacks.split.parts.space import Space, width_of
-from seepage.errors import BadInputError
+from seepage.attacks.split.parts.responder import width_of
+from seepage.attacks.split.parts.space import Space
 from seepage.models.batch_norm import BatchNorm, Moments, by_batch, normalising
 from seepage.models.copies import copied
 from seepage.models.dropout import dropping
 from seepage.models.split import batches
-from seepage.wire.split import CutKnowledge, CutView
+from seepage.wire.split import CutView
 
 # Noise at first, in units of a message's norm, and by how much it falls in each step.
 _NOISE, _COOLING, _STEPS = 1.0, 0.85, 80
@@ -96,54 +108,24 @@ def why_not_followed(view: CutView, space: Space) -> str | None:
         return "no batch normalisation was found in its part"
     if dropping(view.model.client):
         return "its part drops values too"
-    records = max(len(view.cut[some]) for some in _batches(view))
+    records = max(len(view.cut[some]) for some in batches_of(view))
     rows = records * space.configurations
     if rows * width_of(view.model) > _MOST:
         return f"{rows:,} combinations of all records of a batch are too many for a network of this width"
     return None
 
 
-def training_log_likelihood(
-    view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator
-) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
-    """Return the log-likelihood of messages of a client in training mode, see the functions for what is random there.
-
-    Raises:
-        BadInputError: nothing of the client's part is known to differ in training, or there are too many combinations.
-    """
-    if not normalising(view.model.client) or dropping(view.model.client):
-        return masked_log_likelihood(view, space, generator)[:2]
-    why = why_not_followed(view, space)
-    if why is not None:
-        raise BadInputError(
-            f"messages are said to be of a client in training mode that normalises by the batch, but {why}; leave out "
-            "training from the form of the messages, or name fewer private columns."
-        )
-    cells = CellPrior.of(view.model, knowledge, space, view.features).of_places(space, torch.arange(space.size))
-    return batch_log_likelihood(view, space, cells[..., None] + shares_of(knowledge).log())
-
-
 def batch_log_likelihood(
     view: CutView, space: Space, prior: Float[Tensor, "record place label"]
 ) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
-    """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's.
-
-    In training mode a message depends on the whole batch: by mean and variance of what enters a normalisation, and by
-    the mean gradient and its product with the standardised values. These are functions of the batch's records. So
-    chances of the combinations of all records and these statistics are computed in turns, the statistics as means over
-    the chances, while the noise that messages are taken to have falls. The step at which messages are likeliest is
-    taken: where every record is found, that is the last one. Where the view has mean and variance (``moments``),
-    chances are pulled to them by the exponential family of what enters the layer and its square.
-
-    Source: our own; the mean-field equations with falling noise are those of deterministic annealing (Rose 1998).
-    """
-    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in _batches(view)]
+    """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's."""
+    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in batches_of(view)]
     scores, apart = zip(*by_batches, strict=True)
     return torch.cat(scores), torch.cat(apart)
 
 
-def _batches(view: CutView) -> list[slice]:
-    # A loss that is a sum says nothing of batches.
+def batches_of(view: CutView) -> list[slice]:
+    """Return the records of each batch; all of them where the loss is a sum, which says nothing of batches."""
     return batches(view.behind) if bool((view.behind > 1).all()) else [slice(0, view.records)]
 
 

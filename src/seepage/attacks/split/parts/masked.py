@@ -1,4 +1,16 @@
-"""Likelihood of messages of a client that drops values at random, averaged over the masks that it may have drawn."""
+"""Likelihood of messages of a client that drops values at random, averaged over the masks that it may have drawn.
+
+With masks m of chance q(m), and rounding of variance v in each number of a message,
+
+    p(g | x, y)  =  sum over m of q(m) N(g; s_m J_m, v),
+
+in which a mask that replays g outweighs all others by far. Where outputs are sums over the units that may be dropped,
+``f = f_0 + sum over units u that stay of f_u``, as where the last layer follows the dropout, so are their derivatives:
+all masks follow from the runs of single units, and are listed, those that drop fewest units first. A unit that is off
+anyway needs none. Elsewhere masks are drawn as the client draws them, more of them for likely combinations. Beside both
+stands a kernel density of some drawn masks' gradients, with Scott's bandwidth, for records whose mask is not among
+those.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +22,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.nearest import candidate_gradients, rounding, spread
-from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Space, width_of
+from seepage.attacks.split.parts.messages import FAR, candidate_gradients, rounding, spread
+from seepage.attacks.split.parts.responder import width_of
+from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import normalising
 from seepage.models.copies import copied
@@ -52,14 +64,7 @@ def masked_log_likelihood(
 ) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"], Bool[Tensor, " record"]]:
     """Return the log-likelihood of each message, up to a constant, its distance from a replay, and whether it has one.
 
-    Where outputs are sums over the units that may be dropped, as where the last layer follows the dropout, masks are
-    listed, those that drop fewest units first, and weighed by their chance. A unit that is off anyway needs none.
-
-    Elsewhere masks are drawn as the client draws them. A mask that replays a message up to rounding counts with the
-    density of rounding, which is larger than any other by far. Combinations that are likely are tried with more masks.
-
-    Beside both stands a kernel density of some drawn masks' gradients, with Scott's bandwidth, for records whose mask
-    is not among those. A ``trial`` takes fewer masks.
+    A ``trial`` takes fewer masks.
     """
     masked, drops = _with_masks(view, space)
     # So many that the runs of all records take minutes at most.

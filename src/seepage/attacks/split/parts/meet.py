@@ -1,19 +1,32 @@
-"""Search of 10^9 configurations and more of a DeepFM client for exact fits, by meeting in the middle."""
+"""Search of 10^9 configurations and more of a DeepFM client for exact fits, by meeting in the middle.
+
+The message gives the logit and its derivatives J by the cut (see ``messages``). With v_j the embeddings of the server's
+columns, e_i those of the private ones and h the first layer's weights, DeepFM's logit has
+``J_j = W_j u + S - v_j`` with ``S = sum_j v_j + sum_i e_i``: u comes back through the hidden layers and is the same for
+all configurations with the same active units. So differences ``J_j + v_j - (J_1 + v_1)`` depend on u alone. By these,
+some thousand samples reveal the pattern of active units, hence S to rounding, and two halves of the columns are
+combined to that sum: N configurations take about ``sqrt(N)`` steps. Where no sample has the pattern, the nearest
+indicate the region. A configuration that fits exactly is the nearest of the whole space, so that its search ends.
+
+Source: our own; the paper's search is exhaustive.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from scipy.spatial import KDTree
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.messages import logits_and_derivatives
-from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.messages import Messages, check_bare, logits_and_derivatives
+from seepage.attacks.split.parts.nearest import NearestConfigurations, Search
+from seepage.attacks.split.parts.proof import likely_fit
+from seepage.attacks.split.parts.space import Space, check_countable
+from seepage.attacks.split.parts.sums import EmbeddingSums
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
@@ -33,50 +46,52 @@ _REACH = 0.3
 _AT_ONCE = 2**13  # responses in memory at once
 
 
-def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int = 40) -> NearestConfigurations:
-    """Return the best configurations found; one that fits exactly is the nearest of the whole space.
+@dataclass(frozen=True)
+class Meet(Search):
+    """Meets in the middle.
 
-    The gradient gives the logit and its derivatives. Those by an embedding of the server are ``W_j u + S - e_j``: ``u``
-    comes back through the hidden layers, the same for all configurations with the same active units, and ``S`` is the
-    sum of all embeddings. Differences between two embeddings' derivatives depend on ``u`` alone: by these, samples
-    reveal the pattern of active units, hence ``S`` to rounding, and two halves of the columns are combined to that sum.
-    Where no sample has the pattern, the nearest indicate the region. Not in the paper, whose search is exhaustive.
+    Attributes:
+        rounds: largest number of rounds; a record that fits exactly needs no further one.
+        seed: seed of the samples.
     """
-    space, gradient = messages.space, messages.gradient
-    halves = _Halves.of(messages.model, space)
-    exact = rounding(gradient, messages.model.form)
-    names, labels, distances = [], [], []
-    compared = 0
-    logits, derivatives = logits_and_derivatives(gradient, halves.additive, messages.model.form)
-    # Records stop at different rounds and search for different sums, so that one axis for all would save nothing.
-    for r in range(len(gradient)):
-        search = _Search(messages.of(slice(r, r + 1)), halves, generator, logits[r], derivatives[r])
-        search.add(space.drawn((_FIRST,), generator))
-        best = search.nearest(keep)
-        for _ in range(rounds):
-            if float(best[1][0]) <= float(exact[r]):
-                break
-            search.add(search.proposed())
+
+    rounds: int
+    seed: int
+
+    def nearest(self, messages: Messages, keep: int) -> NearestConfigurations:
+        """Return the best configurations of those that were tried."""
+        space, generator = messages.space, torch.Generator().manual_seed(self.seed)
+        check_countable(space)
+        what = "search='meet' reads sums of embeddings from gradients as they are"
+        check_bare(messages.defense, what, "search='descent'")
+        halves, exact, best_of_all = _Halves.of(messages.model, space), messages.rounding, []
+        logits, derivatives = logits_and_derivatives(messages.gradient, halves.additive, messages.model.form)
+        # Records stop at different rounds and search for different sums, so that one axis for all would save nothing.
+        for r in range(len(messages.gradient)):
+            search = _Search(messages.of(slice(r, r + 1)), halves, generator, logits[r], derivatives[r])
             best = search.nearest(keep)
-        names.append(best[0] // space.labels)
-        labels.append(best[0] % space.labels)
-        distances.append(best[1])
-        compared += search.compared
-    return NearestConfigurations(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
+            for _ in range(self.rounds):
+                if float(best[1][0]) <= float(exact[r]):
+                    break
+                search.go_on()
+                best = search.nearest(keep)
+            best_of_all.append(best)
+        names, distances = (torch.stack(parts) for parts in zip(*best_of_all, strict=True))
+        return NearestConfigurations(names // space.labels, names % space.labels, distances)
+
+    def likely(self, messages: Messages, best: NearestConfigurations) -> Bool[Tensor, " record"]:
+        """Return where the best one fits exactly and hardly any other is expected to."""
+        return likely_fit(messages, best.distances, best.places, self.seed)
 
 
 @dataclass(frozen=True)
 class _Halves:
     """The columns in two groups with about equally many combinations; the cut's layout is that of ``DeepFMClient``."""
 
-    fields: int
-    dim: int
+    client: DeepFMClient
     additive: int
-    columns: tuple[list[int], list[int]]
-    codes: tuple[Int[Tensor, "first _left"], Int[Tensor, "second _right"]]
-    # Sums of the embeddings of each half's combinations.
-    sums: tuple[Float[np.ndarray, "first dim"], Float[np.ndarray, "second dim"]]
-    tree: KDTree
+    first: EmbeddingSums
+    second: EmbeddingSums
     spread: float  # standard deviation of a sum over all columns, in its widest direction
 
     @classmethod
@@ -106,116 +121,107 @@ class _Halves:
                 f"half of the private columns {space.sizes} have {max(sizes):,} combinations, more than the "
                 f"{MOST_HALF:,} that search='meet' holds; name fewer private columns, or use search='descent'."
             )
-        tables = [client.own.embeddings[i].weight for i in range(len(space.widths))]
-        tables = [table.detach().double().cpu() for table in tables if isinstance(table, Tensor)]
-        codes, sums = [], []
-        for half in columns:
-            grids = [torch.arange(space.widths[i]) for i in half]
-            places = torch.cartesian_prod(*grids).view(-1, len(half)) if half else torch.zeros(1, 0, dtype=torch.long)
-            total = torch.zeros(len(places), client.dim, dtype=torch.float64)
-            for k, i in enumerate(half):
-                total += tables[i][places[:, k]]
-            codes.append(places)
-            sums.append(total.numpy())
-        spread = math.sqrt(sum(float(table.var(0).max()) for table in tables))
-        pairs = columns, (codes[0], codes[1]), (sums[0], sums[1])
-        return cls(client.fields, client.dim, additive, *pairs, KDTree(sums[0]), spread)
+        tables = [table.weight for table in client.own.embeddings]
+        variances = [float(table.detach().double().var(0).max()) for table in tables if isinstance(table, Tensor)]
+        first, second = (EmbeddingSums.of(client, space, half) for half in columns)
+        return cls(client, additive, first, second, math.sqrt(sum(variances)))
 
     def making(
         self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
     ) -> Int[Tensor, "match column"]:
-        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first."""
-        # ``probed``: positions in the second half; all of it if None.
-        second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
-        rest = wanted.double().numpy() - self.sums[1][second]
-        each = min(_EACH, self.tree.n) if probed is None else 1
-        distance, at = self.tree.query(rest, k=[*range(1, each + 1)], distance_upper_bound=within)
+        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first.
+
+        ``probed`` are positions in the second half; None: all of it, with several matches of each.
+        """
+        at = torch.arange(len(self.second.codes)) if probed is None else probed
+        rest = wanted.double().cpu() - torch.from_numpy(self.second.sums)[at]
+        distance, first = self.first.near(rest, _EACH if probed is None else 1, within)
         row, k = np.nonzero(np.isfinite(distance))
         order = np.argsort(distance[row, k], kind="stable")[:most]
-        first, other = at[row[order], k[order]], second[row[order]]
-        combinations = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
-        combinations[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
-        combinations[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
+        combinations = torch.empty(len(order), len(self.first.columns) + len(self.second.columns), dtype=torch.long)
+        combinations[:, self.first.columns] = self.first.codes[torch.from_numpy(first[row[order], k[order]])]
+        combinations[:, self.second.columns] = self.second.codes[at[torch.from_numpy(row[order])]]
         return combinations
 
 
+class _Tried(NamedTuple):
+    """Configurations of one record that were tried, and what their derivatives tell."""
+
+    codes: Int[Tensor, "sample column"]
+    pattern: Float[Tensor, "sample pattern"]  # differences of derivatives, which depend on u alone
+    back: Float[Tensor, "sample dim"]  # W_1 u
+    misfit: Float[Tensor, " sample"]
+
+
 class _Search:
-    """Search of one record: configurations that were tried, their responses and their fit."""
+    """Search of one record."""
 
     def __init__(
         self,
-        message: Messages,
+        messages: Messages,
         halves: _Halves,
         generator: torch.Generator,
         logit: Float[Tensor, ""],
         derivatives: Float[Tensor, " cut"],
     ) -> None:
-        self._message, self._respond, self._space, self._halves = message, message.respond, message.space, halves
-        self._record, self._gradient = message.respond.of_cut(message.cut), message.gradient
-        self._own = message.cut[0, : halves.fields * halves.dim].view(halves.fields, halves.dim)
-        self._tried: list[Tensor] = []
-        self._pool: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-        self.compared = 0
-        self._generator, self._logit = generator, logit
-        self._derivatives = derivatives[: self._halves.additive]
+        fields, dim = halves.client.fields, halves.client.dim
+        self._messages, self._halves, self._generator, self._logit = messages, halves, generator, logit
+        self._record = messages.respond.of_cut(messages.cut)
+        self._own = messages.cut[0, : fields * dim].view(fields, dim)
+        self._derivatives = derivatives[: halves.additive]
         self._size = float(torch.linalg.vector_norm(self._derivatives))
-        slope = float(self._gradient[0, self._halves.additive].abs())
+        slope = float(messages.gradient[0, halves.additive].abs())
         rounded = _ROUNDINGS * torch.finfo(derivatives.dtype).eps / max(slope, 1e-12)
         self._same = max(_SAME, rounded) * self._size
         self._pattern, self._first = self._split(self._derivatives[None])
+        self._searched: list[Tensor] = []
+        self._tried: _Tried = self._try(messages.space.drawn((_FIRST,), generator))
 
     def _split(self, derivatives: Tensor) -> tuple[Float[Tensor, "sample pattern"], Float[Tensor, "sample dim"]]:
         """Return the part of the hidden layers alone, and the derivatives of the first embedding plus itself."""
-        fields, dim = self._halves.fields, self._halves.dim
+        fields, dim = self._own.shape
         by_field = derivatives[:, : fields * dim].unflatten(1, (fields, dim)) + self._own
         pattern = torch.cat([derivatives[:, fields * dim :], (by_field[:, 1:] - by_field[:, :1]).flatten(1)], 1)
         return pattern, by_field[:, 0]
 
-    def _responses(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of configurations and their derivatives."""
-        cells = self._respond.of_cells(self._space.of_codes(codes).to(self._gradient))
-        return self._respond.responses(self._record.at(torch.zeros(len(codes), dtype=torch.long)), cells)
+    def _responses(self, cells: Float[Tensor, "sample column"]) -> tuple[Tensor, Tensor]:
+        respond = self._messages.respond
+        at = torch.zeros(len(cells), dtype=torch.long)
+        return respond.responses(self._record.at(at), respond.of_cells(cells))
 
-    def add(self, codes: Int[Tensor, "sample column"]) -> None:
-        """Try configurations."""
-        of_pool = []
+    def _try(self, codes: Int[Tensor, "sample column"]) -> _Tried:
+        parts = []
         for some in codes.split(_AT_ONCE):
-            logits, jacobian = self._responses(some)
+            cells = self._messages.space.of_codes(some).to(self._messages.gradient)
+            logits, jacobian = self._responses(cells)
             derivatives = jacobian[:, 0, : self._halves.additive]
             apart = torch.linalg.vector_norm(derivatives - self._derivatives, dim=1) / self._size
-            misfit = torch.hypot(apart, logits[:, 0] - self._logit)
             pattern, first = self._split(derivatives)
-            sums = self._own.sum(0) + self._sums(some)
-            of_pool.append((pattern, first - sums, some, misfit))
-        parts = of_pool if self._pool is None else [self._pool, *of_pool]
-        pattern, back, tried, misfit = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        self._pool = (pattern, back, tried, misfit)
-        self.compared += len(codes)
+            with torch.no_grad():
+                sums = self._own.sum(0) + self._halves.client.own.embedded(cells).sum(1)
+            parts.append((some, pattern, first - sums, torch.hypot(apart, logits[:, 0] - self._logit)))
+        return _Tried(*map(torch.cat, zip(*parts, strict=True)))
 
-    def _sums(self, codes: Tensor) -> Float[Tensor, "sample dim"]:
-        client = self._message.model.client
-        assert isinstance(client, DeepFMClient)
-        with torch.no_grad():
-            return client.own.embedded(self._space.of_codes(codes).to(self._gradient)).sum(1)
+    def go_on(self) -> None:
+        """Try what is proposed."""
+        parts = zip(self._tried, self._try(self._proposed()), strict=True)
+        self._tried = _Tried(*map(torch.cat, parts))
 
     def nearest(self, keep: int) -> tuple[Int[Tensor, " best"], Float[Tensor, " best"]]:
         """Return the best configurations with their labels, as one number each, and their gradients' distances."""
-        assert self._pool is not None
-        best = self._pool[3].topk(min(4 * keep, len(self._pool[3])), largest=False).indices
-        places = self._space.places(self._pool[2][best])
+        space, gradient = self._messages.space, self._messages.gradient
+        best = self._tried.misfit.topk(min(4 * keep, len(self._tried.misfit)), largest=False).indices
         # The same configuration may have been tried twice.
-        places, where = np.unique(places.numpy(), return_index=True)
-        codes = self._pool[2][best[torch.from_numpy(where)]]
-        distances = self._message.distances(*self._responses(codes), self._gradient)
-        labels = self._space.labels
-        named = torch.from_numpy(places)[:, None] * labels + torch.arange(labels)
+        places = space.places(self._tried.codes[best]).unique()
+        cells = space.cells(places).to(gradient)
+        distances = self._messages.distances(*self._responses(cells), gradient)
+        named = places[:, None] * space.labels + torch.arange(space.labels)
         least, order = distances.flatten().topk(keep, largest=False)
         return named.flatten()[order], least
 
-    def proposed(self) -> Int[Tensor, "sample column"]:
+    def _proposed(self) -> Int[Tensor, "sample column"]:
         """Return configurations to try next."""
-        assert self._pool is not None
-        pattern, back, tried, misfit = self._pool
+        codes, pattern, back, misfit = self._tried
         apart = torch.linalg.vector_norm(pattern - self._pattern, dim=1)
         exact_matches = int((apart <= self._same).sum())
         proposals: list[Tensor] = []
@@ -223,23 +229,23 @@ class _Search:
         for k in apart.argsort()[: max(2 * _RANDOM // 25, exact_matches)].tolist():
             exact = float(apart[k]) <= self._same
             # A pattern that was searched completely needs no second search; others have one, with other probes.
-            before = looked + (self._tried if exact else [])
+            before = looked + (self._searched if exact else [])
             if any(float(torch.linalg.vector_norm(back[k] - earlier)) <= self._same for earlier in before):
                 continue
             looked.append(back[k])
             wanted = self._first[0] - back[k] - self._own.sum(0)
             if exact:
-                self._tried.append(back[k])
+                self._searched.append(back[k])
                 proposals.append(self._halves.making(wanted, self._same, None, _TIGHT))
             else:
-                second = len(self._halves.sums[1])
+                second = len(self._halves.second.codes)
                 probed = torch.randperm(second, generator=self._generator)[:_PROBED]
                 proposals.append(self._halves.making(wanted, _REACH * self._halves.spread, probed, _LOOSE))
             if len(looked) == _PATTERNS:
                 break
-        best = tried[misfit.topk(min(_BEST, len(misfit)), largest=False).indices]
+        space, generator = self._messages.space, self._generator
+        best = codes[misfit.topk(min(_BEST, len(misfit)), largest=False).indices]
         changed = best.repeat(-(-_CHANGED // len(best)), 1)
-        chance = min(1.0, _CHANGES / changed.shape[1])
-        change = torch.rand(changed.shape, generator=self._generator) < chance
-        changed = torch.where(change, self._space.drawn((len(changed),), self._generator), changed)
-        return torch.cat([*proposals, changed, self._space.drawn((_RANDOM,), self._generator)])
+        change = torch.rand(changed.shape, generator=generator) < min(1.0, _CHANGES / changed.shape[1])
+        changed = torch.where(change, space.drawn((len(changed),), generator), changed)
+        return torch.cat([*proposals, changed, space.drawn((_RANDOM,), generator)])

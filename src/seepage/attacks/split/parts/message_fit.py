@@ -1,4 +1,15 @@
-"""The form of messages where it is not declared: loss, scale, number format, fitted on what came back."""
+"""The form of messages where it is not declared: loss, scale, number format, fitted on what came back.
+
+A message is ``m = c s(f(x), y) J(x)`` with the slopes s of an unknown loss and an unknown factor c. Most combinations
+(x, y) cannot be the record's whatever s is: with one output ``m - (<J, m> / |J|^2) J`` has to be rounding; with
+several, m has to be in the span of J's rows, centred, as slopes add up to zero. Those that are left, the points, vote.
+Of a candidate loss each point gives a factor ``c = <s J, m> / |s J|^2``, label by label, since class weights are
+factors of labels. The points of the true combinations agree to rounding, those of wrong ones do not: a factor is
+taken where enough records agree on it, and half as many again as on any other. Cross-entropy as it is comes first, then
+usual losses, the lines of weights and smoothing together (``_by_lines``), a grid of all settings that is polished by
+least squares, and a factor of its own for each record. The first form that replays 95% of the messages is taken, beyond
+those replayed by chance, which is measured by messages at wrong factors.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from seepage.attacks.split.parts.batch_statistics import why_not_followed
+from seepage.attacks.split.parts.batch_statistics import batches_of, why_not_followed
 from seepage.attacks.split.parts.masked import MOST, masked_log_likelihood
-from seepage.attacks.split.parts.nearest import ROUNDINGS, candidate_gradients, factors
-from seepage.attacks.split.parts.proof import FAR
-from seepage.attacks.split.parts.space import Space, responder
+from seepage.attacks.split.parts.messages import FAR, ROUNDINGS, candidate_gradients, factors
+from seepage.attacks.split.parts.responder import responder
+from seepage.attacks.split.parts.space import Space
 from seepage.models.dropout import dropping
 from seepage.models.head import Head
 from seepage.models.message import PLAIN, Format, MessageForm, format_of, shapes, step_of
-from seepage.models.split import batches
 from seepage.wire.split import CutKnowledge, CutView
 
 # Records and pairs of a record and a combination that a fit looks at, and numbers in memory at once.
@@ -56,18 +66,11 @@ class FittedMessages:
         factors: factor of each record's own gradient that is to be undone, with that of the form.
         replayed: share of the records looked at that some combination replays, less those replayed by chance; NaN where
             chance would replay nearly all.
-        known: whether the form was declared.
     """
 
     form: MessageForm
     factors: Float[Tensor, " record"]
     replayed: float
-    known: bool = False
-
-    @property
-    def right(self) -> bool:
-        """Whether nearly all messages have this form."""
-        return self.replayed >= RIGHT
 
     def undone(self, view: CutView) -> CutView:
         """Return a view whose own gradients are those of the form's loss."""
@@ -75,7 +78,8 @@ class FittedMessages:
         return replace(view, model=replace(view.model, form=self.form), behind=behind)
 
 
-_POINT = ("record", "group", "logits", "jacobian", "message", "size", "off")
+# Fields of points that have a value for each of them.
+_POINT = ("record", "group", "logits", "jacobian", "message", "off")
 
 
 @dataclass(frozen=True)
@@ -87,17 +91,67 @@ class _Points:
     logits: Float[Tensor, "point output"]
     jacobian: Float[Tensor, "point output cut"]
     message: Float[Tensor, "point cut"]
-    size: Float[Tensor, " point"]
     off: Float[Tensor, " point"]  # error of a quantised message, in units of its size
     records: int
     head: Head
     cut: int  # entries of a message, of which one coordinate is left where there is one logit
 
+    @classmethod
+    def of(cls, views: Sequence[CutView], space: Space, groups: Sequence[Tensor]) -> _Points | None:
+        """Return points of records that are spread over all views; None where no message says anything."""
+        model, cut = views[0].model, views[0].cut.shape[1]
+        # Directions exclude most combinations where a message has more entries than its slopes can reach.
+        most = _MOST if cut >= max(2, model.outputs) else _MOST_UNDIRECTED
+        if space.binned or space.size > most:
+            # The true numbers are not among the combinations, or these are too many.
+            return None
+        rows, places = list[tuple[Tensor, ...]](), torch.arange(space.size)
+        for view, group in zip(views[:_RECORDS], groups, strict=False):
+            # Neighbours, so that batches are whole.
+            some = view.gradient.any(1).nonzero()[: max(1, -(-_RECORDS // len(views))), 0]
+            part, respond, form = view.of(some), responder(view.model), format_of(view.gradient[some])
+            cells = space.cells(places)
+            half = 0.55 * step_of(part.gradient) * math.sqrt(cut) if form == "int8" else 0.0
+            unit = max(view.model.form.unit, MessageForm(format=form).unit)
+            # This view's part of all pairs, but enough records for a vote.
+            enough = max(_FEWEST, _PAIRS * len(some) // (_RECORDS * space.size))
+            for row in range(min(len(some), enough)):
+                logits, jacobian = (answer[0].double().cpu() for answer in respond.grid(part.cut[row : row + 1], cells))
+                message = part.own_gradient[row].double().cpu()
+                # A quantised number is off by half a step, however large its message is.
+                off = half * float(part.behind[row]) / max(float(message.norm()), 1e-30)
+                fits, message, jacobian = _directed(message, jacobian, FAR * ROUNDINGS * unit + off)
+                possible = fits.nonzero()[:, 0]
+                number, among = (torch.full_like(possible, value) for value in (len(rows), int(group[some[row]])))
+                error = torch.full((len(possible),), off, dtype=torch.float64)
+                rows.append((number, among, logits[possible], jacobian[possible], message[possible], error))
+        if not rows:
+            return None
+        columns = dict(zip(_POINT, map(torch.cat, zip(*rows, strict=True)), strict=True))
+        return cls(**columns, records=len(rows), head=model.head, cut=cut)
+
+    @property
+    def size(self) -> Float[Tensor, " point"]:
+        """Norm of each message."""
+        return self.message.norm(dim=-1)
+
     def gradients(self, form: MessageForm) -> Float[Tensor, "point label cut"]:
         return form.slopes(self.head, self.logits) @ self.jacobian
 
-    def of(self, some: Tensor) -> _Points:
+    def chosen(self, some: Tensor) -> _Points:
         return replace(self, **{name: getattr(self, name)[some] for name in _POINT})
+
+    def nearest(self, apart: Float[Tensor, " point"]) -> Float[Tensor, " point"]:
+        """Return the least of the distances of all points of the same record."""
+        least = torch.full((self.records,), torch.inf).double()
+        return least.scatter_reduce(0, self.record, apart, "amin")[self.record]
+
+    def share(self, near: Bool[Tensor, " point"]) -> float:
+        """Return the share of records that have a point among some."""
+        return self.count(near) / self.records
+
+    def count(self, near: Bool[Tensor, " point"]) -> int:
+        return len(self.record[near].unique())
 
 
 def fitted_messages(
@@ -106,10 +160,7 @@ def fitted_messages(
     """Return the form of the messages of each view, fitted where none is declared.
 
     ``rounds`` number the round of each record of each view; None: clients' batches by the number of records in their
-    loss. A declared form is taken as it is; factors of its rounds are fitted where it says so. Of what is not declared,
-    cross-entropy as it is comes first. If it does not replay the messages, each record's combinations vote for the
-    factor at which they would, under usual losses, label by label: the right combinations agree to rounding, wrong ones
-    do not. Settings between the usual ones follow by least squares on the combinations that fit.
+    loss. A declared form is taken as it is; factors of its rounds are fitted where it says so.
     """
     groups = [_rounds(view) for view in views] if rounds is None else list(rounds)
     if declared is not None and declared.reduction == "sum":
@@ -121,26 +172,36 @@ def fitted_messages(
             for messages, view in zip(fitted, views, strict=True)
         ]
     if views[0].model.head == "regression":
-        known = [_declared(view, declared or PLAIN, math.nan, declared is not None) for view in views]
-        fitted = [_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]
-        return known if declared is not None else fitted
-    points = _all_points(views, space, groups)
-    first = declared or MessageForm(format=_common_format(views))
-    if points is None or first.training:
-        return [_declared(view, first, math.nan, declared is not None) for view in views]
+        if declared is None:
+            return [_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]
+        return [_scaled(view, declared, math.nan) for view in views]
+    points = _Points.of(views, space, groups)
+    formats: set[Format] = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
+    form = declared or MessageForm(format=formats.pop() if len(formats) == 1 else "float32")
+    if points is None or form.training:
+        return [_scaled(view, form, math.nan) for view in views]
     if declared is None:
-        form, by_group, replayed = _fitted(points, views, space, first)
+        form, by_group, replayed = _fitted(points, views, space, form)
     else:
-        form, by_group = declared, _voted(points, [declared], True)[1] if declared.scale_of == "round" else {}
+        by_group = _voted(points, [form], True)[1] if form.scale_of == "round" else {}
         replayed = _replayed(points, form, by_group)
     if form.scale_of != "round":
-        return [_declared(view, form, replayed, declared is not None) for view in views]
-    by_group = _all_groups(views, space, groups, form, by_group)
-    done, usual = [], float(np.median(list(by_group.values()))) if by_group else 1.0
-    for group in groups:
-        own = torch.tensor([by_group.get(int(g), usual) for g in group], dtype=torch.float64)
-        done.append(FittedMessages(form, own * form.scale, replayed, declared is not None))
-    return done
+        return [_scaled(view, form, replayed) for view in views]
+    # Factors of rounds that are not known yet, from their own records.
+    for view, group in zip(views, groups, strict=True):
+        for number in {*group.tolist()} - by_group.keys():
+            some = (group == number).nonzero()[:, 0]
+            points = _Points.of([view.of(some)], space, [group[some]])
+            if points is not None:
+                by_group |= _voted(points, [replace(form, scale=1.0)], True)[1]
+    usual = float(np.median(list(by_group.values()))) if by_group else 1.0
+    rows = [torch.tensor([by_group.get(int(g), usual) for g in group], dtype=torch.float64) for group in groups]
+    return [FittedMessages(form, row * form.scale, replayed) for row in rows]
+
+
+def _scaled(view: CutView, form: MessageForm, replayed: float) -> FittedMessages:
+    factor = 1.0 if form.scale_of == "record" else float(form.scale)
+    return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed)
 
 
 def _fitted(
@@ -153,7 +214,7 @@ def _fitted(
         return form, by_group, replayed
     quantised = first.format == "int8"
     # No loss brings back what is not in the direction of any combination.
-    reached = len(points.record.unique()) / max(1, points.records) >= _USABLE
+    reached = points.share(torch.ones_like(points.record, dtype=torch.bool)) >= _USABLE
     for candidate, factors_of_rounds in _candidates(points, first) if reached and not quantised else ():
         share = _replayed(points, candidate, factors_of_rounds)
         if share > max(replayed + 0.02, _USABLE):
@@ -174,79 +235,10 @@ def _fitted(
     return form, by_group, replayed
 
 
-def _declared(view: CutView, form: MessageForm, replayed: float, known: bool) -> FittedMessages:
-    factor = 1.0 if form.scale_of == "record" else float(form.scale)
-    return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed, known)
-
-
-def _common_format(views: Sequence[CutView]) -> Format:
-    formats: set[Format] = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
-    return formats.pop() if len(formats) == 1 else "float32"
-
-
 def _rounds(view: CutView) -> Int[Tensor, " record"]:
     """Return the number of each record's batch, one for all where no mean says it."""
-    if not bool((view.behind > 1).all()):
-        return torch.zeros(view.records, dtype=torch.long)
-    number = torch.zeros(view.records, dtype=torch.long)
-    for k, some in enumerate(batches(view.behind)):
-        number[some] = k
-    return number
-
-
-def _all_points(
-    views: Sequence[CutView], space: Space, groups: Sequence[Tensor], each: int | None = None
-) -> _Points | None:
-    """Return points of records that are spread over all views; None where no message says anything."""
-    model, cut = views[0].model, views[0].cut.shape[1]
-    # Directions exclude most combinations where a message has more entries than its slopes can reach.
-    most = _MOST if cut >= max(2, model.outputs) else _MOST_UNDIRECTED
-    if space.binned or space.size > most:
-        # The true numbers are not among the combinations, or these are too many.
-        return None
-    wanted = _RECORDS if each is None else each * len(views)
-    share, parts, start = max(1, -(-wanted // len(views))), [], 0
-    for view, group in zip(views[:wanted], groups, strict=False):
-        there = view.gradient.any(1).nonzero()[:, 0]
-        if not len(there):
-            continue
-        # Neighbours, so that batches are whole.
-        some = there[: min(share, len(there))]
-        part = _points(view.of(some), space, group[some], wanted)
-        parts.append(replace(part, record=part.record + start))
-        start += part.records
-    if not parts:
-        return None
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in _POINT}
-    return replace(parts[0], records=start, **joined)
-
-
-def _points(view: CutView, space: Space, group: Tensor, wanted: int) -> _Points:
-    respond, cut = responder(view.model), view.cut.shape[1]
-    # This view's part of all pairs, but enough records for a vote.
-    records = min(view.records, max(_FEWEST, _PAIRS * view.records // (wanted * space.size)))
-    cells = respond.of_cells(space.cells(torch.arange(space.size)).to(view.cut))
-    columns_of = []
-    quantised = format_of(view.gradient) == "int8"
-    half = 0.55 * step_of(view.gradient) * math.sqrt(cut) if quantised else 0.0
-    unit = max(view.model.form.unit, MessageForm(format=format_of(view.gradient)).unit)
-    for row in range(records):
-        at = torch.tensor([row])
-        logits, jacobian = respond.responses(respond.of_cut(view.cut[at]).across(), cells)
-        logits, jacobian = logits[0].double().cpu(), jacobian[0].double().cpu()
-        message = view.own_gradient[row].double().cpu()
-        # A quantised number is off by half a step, however large its message is.
-        off = half * float(view.behind[row]) / max(float(message.norm()), 1e-30)
-        fits, message, jacobian = _directed(message, jacobian, FAR * ROUNDINGS * unit + off)
-        some = fits.nonzero()[:, 0]
-        size = message.norm(dim=-1)
-        number = torch.full((len(some),), row)
-        grid = torch.full((len(some),), off, dtype=torch.float64)
-        whose = torch.full((len(some),), int(group[row]))
-        # In the order of ``_POINT``.
-        columns_of.append((number, whose, logits[some], jacobian[some], message[some], size[some], grid))
-    columns = dict(zip(_POINT, (torch.cat(parts) for parts in zip(*columns_of, strict=True)), strict=True))
-    return _Points(records=records, head=view.model.head, cut=cut, **columns)
+    sizes = [some.stop - some.start for some in batches_of(view)]
+    return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
 
 
 def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -265,9 +257,8 @@ def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor,
     if cut >= outputs:
         centred = jacobian - jacobian.mean(1, keepdim=True)
         gram = centred @ centred.mT
-        gram = gram + 1e-12 * torch.eye(outputs).double() * gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None].clamp(
-            min=1e-30
-        )
+        size = gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None].clamp(min=1e-30)
+        gram = gram + 1e-12 * torch.eye(outputs).double() * size
         slope = torch.linalg.solve(gram, centred @ message)
         fits = (message - (slope[:, None] @ centred)[:, 0]).norm(dim=-1) <= 4 * within * message.norm()
     return fits, message.expand(places, -1), jacobian
@@ -386,9 +377,7 @@ def _line(points: _Points, chance: Tensor, slope: Tensor, left: Tensor) -> tuple
         for within in (_LINE_WIDTH * 2, _FINE * FAR, _FINE * FAR):
             off = (ends[0] * chance + ends[1] * (1 - chance) - slope).abs() / slope.abs()
             on = (off <= within) & left[points.record]
-            # Of each record the nearest point.
-            least = torch.full((points.records,), torch.inf).double().scatter_reduce(0, points.record, off, "amin")
-            on &= off <= least[points.record]
+            on &= off <= points.nearest(off)
             if int(on.sum()) < _AGREE:
                 break
             design = torch.stack([chance[on], 1 - chance[on]], 1) / slope[on, None].abs()
@@ -468,11 +457,10 @@ def _polished(points: _Points, form: MessageForm) -> MessageForm:
         gradients = points.gradients(of(values))
         apart = (gradients - points.message[:, None]).norm(dim=-1) / points.size[:, None]
         nearest, label = apart.min(1)
-        least = torch.full((points.records,), torch.inf).double().scatter_reduce(0, points.record, nearest, "amin")
-        some = ((nearest <= least[points.record]) & (nearest <= 3 * within)).nonzero()[:, 0]
+        some = ((nearest <= points.nearest(nearest)) & (nearest <= 3 * within)).nonzero()[:, 0]
         if len(some) < 2 * len(values):
             break
-        chosen, labels = points.of(some), label[some]
+        chosen, labels = points.chosen(some), label[some]
 
         def missed(trial: np.ndarray, chosen: _Points = chosen, labels: Tensor = labels) -> np.ndarray:
             gradients = chosen.gradients(of(trial))[torch.arange(len(labels)), labels]
@@ -488,8 +476,6 @@ def _polished(points: _Points, form: MessageForm) -> MessageForm:
 
 def _replayed(points: _Points, form: MessageForm, by_group: dict[int, float]) -> float:
     """Return the share of records that some combination replays, less those replayed at wrong factors."""
-    if not points.records:
-        return 0.0
     usual = float(np.median(list(by_group.values()))) if by_group else 1.0
     factor = torch.tensor([by_group.get(n, usual) for n in points.group.tolist()]).double() * form.scale
     gradients = points.gradients(form)
@@ -497,8 +483,7 @@ def _replayed(points: _Points, form: MessageForm, by_group: dict[int, float]) ->
     if form.scale_of == "record":
         fitted = factors(gradients, message[:, None])
         apart = (gradients * fitted[..., None] - message[:, None]).norm(dim=-1)
-        near = (apart <= FAR * ROUNDINGS * form.unit * message.norm(dim=-1)[:, None]).any(1)
-        return len(points.record[near].unique()) / points.records
+        return points.share((apart <= FAR * ROUNDINGS * form.unit * message.norm(dim=-1)[:, None]).any(1))
     within = FAR * ROUNDINGS * form.unit / (1 if form.format == "float32" else FAR)
     # A slope may be the difference of numbers as large as a label's weight, which are rounded themselves.
     off = _LOST * max(form.weights or (1.0,)) * points.jacobian.flatten(1).norm(dim=-1)
@@ -506,8 +491,7 @@ def _replayed(points: _Points, form: MessageForm, by_group: dict[int, float]) ->
 
     def share(moved: float) -> float:
         apart = (gradients - moved * message[:, None]).norm(dim=-1)
-        near = (apart <= moved * off).any(1)
-        return len(points.record[near].unique()) / points.records
+        return points.share((apart <= moved * off).any(1))
 
     chance = max(share(moved) for moved in _WRONG)
     return math.nan if chance > RIGHT else (share(1.0) - chance) / (1 - chance)
@@ -520,19 +504,21 @@ def _of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
     direction allows, to rounding, the loss is Huber's. Of usual factors, that counts under which most of the numbers
     are possible, and which is nearest to 1 among these.
     """
-    points = _all_points([view], space, [group])
-    if points is None or not points.records:
-        return _declared(view, PLAIN, math.nan, False)
+    points = _Points.of([view], space, [group])
+    if points is None:
+        return _scaled(view, PLAIN, math.nan)
     outputs, slope = points.logits[:, 0], points.message[:, 0]
-    replayed = len(points.record.unique()) / points.records
     most = float(slope.abs().max()) if len(slope) else 0.0
     longest = (slope.abs() >= most * (1 - 1e-4)) & (slope != 0)
-    huber = len(points.record[longest].unique()) >= max(_AGREE, (1 - RIGHT) * points.records)
-    ratios = sorted(_USUAL_FACTORS | {float(view.behind.max()), 1 / float(view.behind.max())}, key=_distance_from_unit)
+    replayed = points.share(torch.ones_like(longest))
+    huber = points.count(longest) >= max(_AGREE, (1 - RIGHT) * points.records)
+    ratios = sorted(
+        _USUAL_FACTORS | {float(view.behind.max()), 1 / float(view.behind.max())}, key=lambda f: abs(math.log(f))
+    )
 
     def possible(factor: float) -> float:
         number = outputs - slope / (factor if huber else 2 * factor)
-        return len(points.record[(number.abs() <= 1 + _BOUND) | (longest & huber)].unique()) / points.records
+        return points.share((number.abs() <= 1 + _BOUND) | (longest & huber))
 
     # A factor that is too large moves no number out of the bounds, so that larger ones need a reason.
     usual = possible(1.0)
@@ -545,10 +531,6 @@ def _of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
     )
     form = form if plain else replace(form, estimated=True)
     return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed)
-
-
-def _distance_from_unit(factor: float) -> float:
-    return abs(math.log(factor))
 
 
 def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
@@ -568,13 +550,10 @@ def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
 def _unexplained(view: CutView, space: Space, form: MessageForm) -> float:
     """Return the noise, in units of a message's norm, at which messages that nothing replays are likeliest."""
     some = view.of(view.gradient.any(1).nonzero()[: 2 * _FEWEST, 0])
-    respond, places = responder(some.model), torch.arange(space.size)
-    places = places[: max(1, _NUMBERS // (some.model.outputs * (some.cut.shape[1] + 1)))]
-    cells, squares = respond.of_cells(space.cells(places).to(some.cut)), []
-    for row in range(some.records):
-        at = torch.tensor([row])
-        answer = candidate_gradients(some.model, *respond.responses(respond.of_cut(some.cut[at]).across(), cells))
-        message = some.own_gradient[row]
+    places = torch.arange(min(space.size, max(1, _NUMBERS // (some.model.outputs * (some.cut.shape[1] + 1)))))
+    respond, cells, squares = responder(some.model), space.cells(places), []
+    for row, message in enumerate(some.own_gradient):
+        answer = candidate_gradients(some.model, *respond.grid(some.cut[row : row + 1], cells))
         squares.append(((answer - message).square().sum(-1) / message.square().sum()).flatten().double().cpu())
     apart, cut = torch.stack(squares), some.cut.shape[1]
 
@@ -582,22 +561,6 @@ def _unexplained(view: CutView, space: Space, form: MessageForm) -> float:
         return float((-apart / (2 * noise**2)).logsumexp(1).mean()) - cut * math.log(noise)
 
     return max((_USUAL * 10 ** (k / 4) for k in range(21)), key=likelihood)
-
-
-def _all_groups(
-    views: Sequence[CutView], space: Space, groups: Sequence[Tensor], form: MessageForm, known: dict[int, float]
-) -> dict[int, float]:
-    """Return the factors of all rounds, those that are not known yet from their own records."""
-    by_group = dict(known)
-    for view, group in zip(views, groups, strict=True):
-        for number in group.unique().tolist():
-            if number in by_group:
-                continue
-            some = (group == number).nonzero()[:, 0]
-            points = _all_points([view.of(some)], space, [group[some]])
-            if points is not None:
-                by_group |= _voted(points, [replace(form, scale=1.0)], True)[1]
-    return by_group
 
 
 def in_form(views: Sequence[CutView], knowledge: CutKnowledge, space: Space) -> list[CutView]:

@@ -1,4 +1,14 @@
-"""Distribution of the mismatch between the known client part and the one that answered, fitted on the messages."""
+"""Likelihood of messages of a client part that is not quite the known one; the mismatch is fitted on the messages.
+
+Other weights shift the logit and its derivatives, ``o = (f, J)``, by about the same amount for all records, but not
+gradients, which are these times the loss's slope. So ``o(message) - o(x)`` is taken to be normal with a mean m and a
+covariance C. With w the chance of each combination of a record given its message, and n records,
+
+    m = sum w (o(message) - o(x)) / n,   C = sum w (o(message) - o(x) - m) (...)' / n.
+
+Weights by the prior come first; both in turn raise the likelihood (expectation maximisation, Dempster et al. 1977).
+The sign of the gradient at the coordinate that is added to the logit determines the label, whatever the weights.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.split.parts.messages import check_bare, logits_and_derivatives
-from seepage.attacks.split.parts.prior import CellPrior
-from seepage.attacks.split.parts.space import Responder, Space
+from seepage.attacks.split.parts.noise import Answer, Noise, RoundWithPriors
 from seepage.errors import BadInputError
-from seepage.wire.split import CutView, KnownCut
+from seepage.wire.split import CutView
 
 # Number of pairs of a record and a combination in a fit, and of combinations of each record, the likeliest a priori.
 _PAIRS, _EACH = 2**18, 2**10
@@ -24,22 +33,18 @@ _AT_ONCE = 2**13  # pairs whose responses are in memory at once
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """A normal distribution of the difference between the received message and a combination's response.
+class Mismatch(Noise):
+    """A normal distribution of the difference between the message and a combination's response."""
 
-    Both are represented by the logit and its derivatives with respect to the cut, which different weights shift by
-    about the same amount for all records. Gradients, which are these times the loss's slope, are not shifted evenly.
-    """
-
+    view: CutView
     additive: int  # position in the cut of the coordinate that is added to the logit
     mean: Float[Tensor, " observed"]
     inverse: Float[Tensor, "observed observed"]
 
     @classmethod
-    def fit(cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut) -> Mismatch:
-        """Return the distribution under which the messages are likeliest, by expectation maximisation."""
-        # Each round weighs the combinations of each record by their probability, and computes the mean and the
-        # covariance of their differences (Dempster, Laird and Rubin 1977). The first round weighs them by the prior.
+    def fit(cls, messages: RoundWithPriors) -> Mismatch:
+        """Return the distribution under which the messages are likeliest."""
+        view, respond, space, prior = messages.view, messages.respond, messages.space, messages.cells
         additive = respond.additive
         if additive is None or view.model.head != "sigmoid":
             raise BadInputError(
@@ -47,7 +52,7 @@ class Mismatch:
                 "DeepFM with one logit whose first-order terms cross the cut; use weights='current'."
             )
         what = "weights='about' reads each record's logit from its gradient as it is"
-        check_bare(defense, what, "weights='current'")
+        check_bare(messages.knowledge.defense, what, "weights='current'")
         each = min(space.size, _EACH)
         records = min(view.records, max(1, _PAIRS // each))
         all_places, together = torch.arange(space.size), max(1, _BELIEVED // space.size)
@@ -66,7 +71,7 @@ class Mismatch:
             answers.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
         apart = seen[:, None] - torch.cat(answers).unflatten(0, (records, each))
         weight, before = log_prior.exp(), -torch.inf
-        mismatch = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
+        mismatch = cls(view, additive, seen.new_zeros(0), seen.new_zeros(0, 0))
         for _ in range(_ROUNDS):
             mean = torch.einsum("rp,rpo->o", weight, apart) / records
             scaled = ((apart - mean) * weight.sqrt()[..., None]).flatten(0, 1)
@@ -74,7 +79,7 @@ class Mismatch:
             covariance += torch.diag(_RIDGE * covariance.diagonal() + torch.finfo(torch.float32).eps ** 2)
             factor = torch.linalg.cholesky(covariance)
             identity = torch.eye(len(factor), dtype=factor.dtype)
-            mismatch = cls(additive, mean, torch.linalg.solve_triangular(factor, identity, upper=False))
+            mismatch = cls(view, additive, mean, torch.linalg.solve_triangular(factor, identity, upper=False))
             joint = log_prior + mismatch.density(apart)
             likelihood = float(joint.logsumexp(1).mean())
             weight = joint.softmax(1)
@@ -88,14 +93,13 @@ class Mismatch:
         scaled = (apart - self.mean) @ self.inverse.T
         return self.inverse.diagonal().log().sum() - scaled.square().sum(-1) / 2
 
-    def log_likelihood(
-        self, logits: Float[Tensor, "record place 1"], jacobian: Float[Tensor, "record place 1 cut"], view: CutView
-    ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of the message under each combination and label, up to a constant."""
-        # The sign of the gradient at the coordinate that is added to the logit determines the label, whatever the
-        # weights: combinations with the other one are excluded.
-        seen = observed(view, self.additive).double().cpu()
-        density = self.density(seen[:, None] - answered(logits, jacobian, self.additive).double().cpu())
+    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+        """Return the log-density of messages under combinations with the label of their sign, up to a constant."""
+        view = self.view.of(at)
+        apart = (
+            observed(view, self.additive).double().cpu()[:, None] - answered(*answer(), self.additive).double().cpu()
+        )
+        density = self.density(apart)
         positive = (view.own_gradient[:, self.additive] < 0).cpu()
         ruled_out = torch.stack([positive, ~positive], dim=-1)[:, None]
         return density[..., None].expand(*density.shape, 2).masked_fill(ruled_out, -torch.inf)

@@ -1,23 +1,35 @@
-"""Enumeration of private cells where the target is a number, which follows from the cells and the message."""
+"""The likelihood of messages about a number as target, which follows from the private cells and the message.
+
+A record's gradient is ``g = 2 (f - y) J``, or without the 2 and at most delta for Huber's loss: its direction tells of
+the private cells, and its length, given the cells, of the label. With ``s = <J, g> / |J|^2`` the slope and v the
+variance of noise and rounding,
+
+    log p(g | x)  =  -|g - s J|^2 / (2 v)  +  log of the integral of p(s | y) p(y) over y,
+
+where s is normal around 2 (f - y) with variance v / |J|^2, and y a priori around f with a spread that is fitted on the
+messages. The integral is that of two normal densities; several exchanges have one y, so that precisions add up. A y is
+within the target's bounds, and a whole number (or one with as few decimals as all known labels) where the target has
+only such values: the integral is a sum over them then. Where gradients are clipped, lengths up to the bound fit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.messages import bound_of
-from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.nearest import spread as rounded
+from seepage.attacks.split.parts.messages import FAR, bound_of, rounding
+from seepage.attacks.split.parts.messages import spread as rounded
 from seepage.attacks.split.parts.prior import CellPrior, decided
-from seepage.attacks.split.parts.proof import FAR, proof_of
-from seepage.attacks.split.parts.space import Space, responder
+from seepage.attacks.split.parts.problem import CutProblem, Likelihood
+from seepage.attacks.split.parts.responder import responder, width_of
+from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError
 from seepage.models.split import half_of, numbers_of
-from seepage.tabular.schema import Continuous
+from seepage.tabular.schema import Column, Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 _AT_ONCE = 2**21  # numbers in memory at once
@@ -30,43 +42,57 @@ _UNLIKELY = 50.0  # log-likelihood below the best one, from which on messages as
 _OFF = 8.0  # standard deviations beyond which a label is none of the target's values
 
 
-def number_target_guess(
-    views: Sequence[CutView], knowledge: CutKnowledge, space: Space, weigh: bool, observed: bool = True
-) -> CutGuess:
-    """Return the guess of private cells and of a number as target, from gradients of squared errors, the newest first.
+@dataclass(frozen=True)
+class NumberTarget(Likelihood):
+    """Enumeration of private cells, with the label that follows from each.
 
-    A record's gradient is ``2 (f - y) df/dcut``, or without the 2 and at most ``delta`` for Huber's loss: its direction
-    tells of the private cells, and its length, given the cells, of the label: within the target's bounds, the same in
-    all exchanges, and a whole number (or one with as few decimals as all known labels) where the target has only such
-    values. With noise, what is left beside the direction is weighed under the noise, and ``f - y`` has a normal prior
-    whose spread is fitted on the messages. Where gradients are clipped, lengths up to the bound fit.
+    Attributes:
+        weigh: whether the prior is learned and chances are given; otherwise the nearest possible combination is taken.
+        observed: whether gradients are used.
+        most: largest number of configurations.
+        refused: why a number as target is not attacked, or None.
     """
-    first, defense = views[0], knowledge.defense
-    model, target = first.model, knowledge.schema.target
-    assert isinstance(target, Continuous)
-    if defense.shaped is not None:
-        raise BadInputError(
-            f"gradients are changed by {defense.shaped!r}, under which no label of the number {target.name!r} follows; "
-            "leave the attack or the defense out."
-        )
-    prior = CellPrior.of(model, knowledge, space, first.features) if weigh else None
-    width = max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1) + first.cut.shape[1])
-    chunk = max(1, min(space.size, _AT_ONCE // width))
-    together = max(1, min(_AT_ONCE // (width * chunk), _AT_ONCE // space.size))
-    # The median of a bin is not the cell itself, so that its label is no value of the target either.
-    step = None if space.binned else _step_of(knowledge)
-    guesses = []
-    for start in range(0, first.records, together):
-        some = [view.of(slice(start, start + together)) for view in views]
-        weighed = _weighed(some, knowledge, space, chunk, observed, step)
-        if float((weighed.off.amin(1) > _OFF).double().mean()) > 0.5:
-            # The target has other values than was said.
-            weighed = _weighed(some, knowledge, space, chunk, observed, None)
-        if prior is not None:
-            weighed.total.add_(prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size)))
-        guesses.append(_guess(some[0], knowledge, space, weighed, weigh))
-    guess = CutGuess.joined(guesses)
-    return guess if weigh else replace(guess, proof=proof_of(first, knowledge, guess.cells))
+
+    weigh: bool
+    most: int
+    observed: bool = True
+    refused: str | None = None
+
+    def applies(self, problem: CutProblem) -> bool:
+        """Return whether the target is a number."""
+        return problem.numeric
+
+    def guess(self, problem: CutProblem) -> CutGuess:
+        """Return the private cells and the numbers, from all exchanges of the records."""
+        knowledge, space, first = problem.knowledge, problem.space, problem.first
+        target = knowledge.schema.target
+        if self.refused is not None:
+            raise BadInputError(self.refused)
+        check_enumerable(space, self.most)
+        if knowledge.defense.shaped is not None:
+            raise BadInputError(
+                f"gradients are changed by {knowledge.defense.shaped!r}, under which no label of the number "
+                f"{target.name!r} follows; leave the attack or the defense out."
+            )
+        prior = CellPrior.of(first.model, knowledge, space, first.features) if self.weigh else None
+        width = width_of(first.model) + first.cut.shape[1]
+        chunk = max(1, min(space.size, _AT_ONCE // width))
+        together = max(1, min(_AT_ONCE // (width * chunk), _AT_ONCE // space.size))
+        # The median of a bin is not the cell itself, so that its label is no value of the target either.
+        step = None if space.binned else _step_of(knowledge)
+        guesses = []
+        for start in range(0, first.records, together):
+            some = [view.of(slice(start, start + together)) for view in problem.rounds.views]
+            weighed = _weighed(some, knowledge, space, chunk, self.observed, step)
+            if float((weighed.off.amin(1) > _OFF).double().mean()) > 0.5:
+                # The target has other values than was said.
+                weighed = _weighed(some, knowledge, space, chunk, self.observed, None)
+            if prior is None:
+                guesses.append(_nearest(some[0], knowledge, space, weighed))
+                continue
+            places = prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size))
+            guesses.append(_likeliest(some[0], knowledge, space, weighed, (weighed.total + places).softmax(1)))
+        return CutGuess.joined(guesses)
 
 
 @dataclass(frozen=True)
@@ -96,9 +122,7 @@ def _weighed(
         if observed:
             parts.append(_of_messages(views, cells, knowledge, spread, step))
             continue
-        respond = responder(views[0].model)
-        outputs = respond.responses(respond.of_cut(views[0].cut).across(), respond.of_cells(cells))[0][..., 0]
-        outputs = outputs.cpu().double()
+        outputs = responder(views[0].model).grid(views[0].cut, cells)[0][..., 0].cpu().double()
         nothing = torch.zeros_like(outputs)
         parts.append(_Weighed(nothing, outputs, nothing, nothing))
     joined = _Weighed(*(torch.cat([getattr(part, field.name) for part in parts], 1) for field in fields(_Weighed)))
@@ -140,8 +164,7 @@ class _Slope:
         cls, view: CutView, cells: Float[Tensor, "place private"], defense: KnownCut, spread: float | None
     ) -> _Slope:
         """Return what a message says; the spread is fitted where there is none yet."""
-        respond, form = responder(view.model), view.model.form
-        logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
+        form, (logits, jacobian) = view.model.form, responder(view.model).grid(view.cut, cells)
         outputs, directions = logits[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
         received = view.own_gradient.cpu().double()
         squares = directions.square().sum(-1).clamp(min=_LEAST)
@@ -261,43 +284,40 @@ def _step_of(knowledge: CutKnowledge) -> float | None:
     return None
 
 
-def _guess(
-    view: CutView,
-    knowledge: CutKnowledge,
-    space: Space,
-    weighed: _Weighed,
-    weigh: bool,
+def _likeliest(
+    view: CutView, knowledge: CutKnowledge, space: Space, weighed: _Weighed, share: Float[Tensor, "record place"]
 ) -> CutGuess:
-    model, target = view.model, knowledge.schema.target
-    assert isinstance(target, Continuous)
+    """Return the likeliest values, and the mean of the label over all combinations."""
     codes = space.codes(torch.arange(space.size))
-    total, labels, apart = weighed.total, weighed.labels, weighed.apart
+    chances = tuple(
+        torch.zeros(len(share), width, dtype=torch.float64).index_add(1, codes[:, k], share)
+        for k, width in enumerate(space.widths)
+    )
+    labels = _labels(knowledge.schema.target, (share * weighed.labels).sum(1))
+    return CutGuess(decided(view.model, knowledge, space, chances), labels, chances)
+
+
+def _nearest(view: CutView, knowledge: CutKnowledge, space: Space, weighed: _Weighed) -> CutGuess:
+    """Return the possible combination whose direction is nearest, with the label that follows."""
+    total, labels, apart, model = weighed.total, weighed.labels, weighed.apart, view.model
     possible = total.isfinite() & (weighed.off <= _OFF)
     if knowledge.defense.bare:
         possible &= total >= total.amax(1, keepdim=True) - _UNLIKELY
     possible[~possible.any(1)] = True
-    if weigh:
-        share = total.softmax(1)
-        chances = tuple(
-            torch.zeros(len(share), width, dtype=torch.float64).index_add(1, codes[:, k], share)
-            for k, width in enumerate(space.widths)
-        )
-        cells = decided(model, knowledge, space, chances)
-        expected = (share * labels).sum(1)
-        return CutGuess(cells, _labels(target, expected), chances)
     nearest = apart.masked_fill(~possible, torch.inf)
     distance, place = nearest.min(1)
-    within = rounding(view.own_gradient, view.model.form).cpu().double()
+    within = rounding(view.own_gradient, model.form).cpu().double()
     fits = possible & (apart <= FAR * within[:, None])
     return CutGuess(
-        model.unscaled(space.of_codes(codes[place]), model.private),
-        _labels(target, labels.gather(1, place[:, None])[:, 0]),
+        model.unscaled(space.cells(place), model.private),
+        _labels(knowledge.schema.target, labels.gather(1, place[:, None])[:, 0]),
         residual=distance,
         ties=(nearest <= (distance + within)[:, None]).sum(1),
         likely=fits.sum(1) == 1 if not space.binned and knowledge.defense.bare else None,
     )
 
 
-def _labels(target: Continuous, scaled: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
+def _labels(target: Column, scaled: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
+    assert isinstance(target, Continuous)
     values = numbers_of(target, scaled[:, None]).clamp(target.low, target.high)
     return values.round() if target.integer else values

@@ -1,4 +1,15 @@
-"""Posterior of private numbers over all values that replay a message, given one point that does."""
+"""All private numbers that replay a message, around one point that does, and chains that walk over them.
+
+Where all units of a ReLU network keep their signs, its outputs are straight lines in the numbers n and its derivatives
+do not change at all. So a message is the same for all n of a region: units keep their signs and every logit its value,
+
+    +-(u_k + U_k (n - n_0)) >= 0 for every unit k that the message shows,   |W (n - n_0)| <= reach,   0 <= n <= 1.
+
+The reach is the change of a logit that the loss's slope hides in rounding: rounding / (|J| |ds/df|). A move changes one
+number and as many others as there are logits, such that no logit changes: ``d_others = -pinv(W_others) w_first``.
+The new value of the first is drawn from its prior within the region. Of several such draws and the old value, one is
+chosen by the prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which keeps the posterior.
+"""
 
 from __future__ import annotations
 
@@ -9,133 +20,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.prior import blended, encoded
+from seepage.attacks.split.parts.messages import rounding
+from seepage.attacks.split.parts.number_prior import CHAINS, NumberPrior
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.predictors import shrunk
 from seepage.models.split import SplitModel, label_chances
 from seepage.tabular.schema import Continuous
-from seepage.tabular.statistics import Marginal
-from seepage.wire.split import CutKnowledge
 
-# Chains of a record, proposals of a step, and steps for each column.
-_CHAINS, _PROPOSALS, _STEPS = 16, 8, 48
+_PROPOSALS, _STEPS = 8, 48  # proposals of a step, and steps for each column
 _BURNED = 0.3  # share of steps before the first sample is kept
-# Bins of a number's prior, and share of rows from which a value gets a bin of its own.
-_BINS, _HEAP = 32, 1 / 64
-_NARROW = 1e-6  # width of the bin of one value, where values are not whole numbers, relative to the column's range
 _SLOPE = 4  # roundings of a probability's absolute value in the loss's slope
 _STEP = 1e-4  # difference of a logit over which a slope is taken to be straight
-
-
-@dataclass(frozen=True)
-class NumberPrior:
-    """Densities of private numbers given each record's public columns: constant within bins, columns independent."""
-
-    edges: tuple[Float[Tensor, " _edge"], ...]  # edges of each column's bins, scaled
-    chances: tuple[Float[Tensor, "record _bin"], ...]
-
-    @classmethod
-    def of(cls, model: SplitModel, knowledge: CutKnowledge, features: Float[Tensor, "record public"]) -> NumberPrior:
-        """Return the prior: from auxiliary rows where there are some, otherwise from the marginals."""
-        auxiliary, columns = knowledge.auxiliary, knowledge.schema.columns
-        edges, chances = [], []
-        train_inputs = inputs = torch.empty(0)
-        if auxiliary is not None and len(auxiliary):
-            train_inputs = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
-            inputs = encoded(knowledge.schema, model.public, features)
-        for i in model.private:
-            column = columns[i]
-            if not isinstance(column, Continuous):
-                continue
-            if auxiliary is None or len(auxiliary) == 0:
-                marginal = knowledge.statistics.marginals[i]
-                whole = 1.0 if column.integer else _NARROW * (column.high - column.low)
-                ends = torch.cat(
-                    [marginal.values, torch.tensor([max(column.high, float(marginal.values[-1])) + whole])]
-                )
-                ends = ends - 0.5 if column.integer else ends
-                chance = marginal.probabilities.expand(len(features), -1)
-            else:
-                values = auxiliary.cells[:, i]
-                ends = bin_edges(values, column)
-                codes = (torch.searchsorted(ends, values.contiguous(), right=True) - 1).clamp(0, len(ends) - 2)
-                counts = torch.bincount(codes, minlength=len(ends) - 1).double()
-                share = blended(counts, _shares_between(knowledge.statistics.marginals[i], ends)).log()
-                regression = shrunk(train_inputs, codes, share.expand(len(train_inputs), -1))
-                chance = regression.logistic.log_chances(inputs, share).exp()
-            span = column.high - column.low or 1.0
-            edges.append((ends - column.low) / span)
-            chances.append(chance)
-        return cls(tuple(edges), tuple(chances))
-
-    def rows(self, some: Tensor) -> NumberPrior:
-        """Return the prior of some of the records."""
-        return NumberPrior(self.edges, tuple(chance[some] for chance in self.chances))
-
-    def log_density(
-        self, column: int, values: Float[Tensor, "record *chain draw"]
-    ) -> Float[Tensor, "record *chain draw"]:
-        """Return the log-density of values of a column; outside of all bins it is about zero."""
-        edges, chances = self.edges[column], self.chances[column]
-        at = torch.searchsorted(edges, values.contiguous(), right=True) - 1
-        inside = (at >= 0) & (at < len(edges) - 1)
-        log = (chances / edges.diff()).log()
-        density = log.gather(1, at.clamp(0, len(edges) - 2).flatten(1)).view(values.shape)
-        # Any value within the bounds of the column stays possible.
-        return torch.where(inside, density, torch.full_like(density, -30.0))
-
-    def between(
-        self,
-        column: int,
-        low: Float[Tensor, "record some"],
-        high: Float[Tensor, "record some"],
-        uniform: Float[Tensor, "record some draw"],
-    ) -> Float[Tensor, "record some draw"]:
-        """Return draws of a column restricted to intervals, by quantiles of numbers in [0, 1)."""
-        edges, chances = self.edges[column], self.chances[column]
-        below = torch.cat([torch.zeros(len(chances), 1, dtype=chances.dtype), chances.cumsum(1)], 1)
-
-        def cumulative(values: Tensor) -> Tensor:
-            at = (torch.searchsorted(edges, values.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
-            within = ((values - edges[at]) / edges.diff()[at]).clamp(0, 1)
-            return below.gather(1, at) + within * chances.gather(1, at)
-
-        first, last = cumulative(low)[..., None], cumulative(high)[..., None]
-        wanted = (first + uniform * (last - first)).flatten(1)
-        at = (torch.searchsorted(below, wanted.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
-        within = ((wanted - below.gather(1, at)) / chances.gather(1, at).clamp(min=1e-300)).clamp(0, 1)
-        draws = (edges[at] + within * edges.diff()[at]).view(uniform.shape)
-        # Where the interval holds no chance, it is uniform.
-        empty = (last - first) <= 1e-15
-        draws = torch.where(empty, low[..., None] + uniform * (high - low)[..., None], draws)
-        return torch.minimum(torch.maximum(draws, low[..., None]), high[..., None])
-
-
-def _shares_between(marginal: Marginal, edges: Float[Tensor, " edge"]) -> Float[Tensor, " bin"]:
-    """Return the share of each bin by a column's marginal, whose values are spread evenly up to the next."""
-    ends = torch.cat([marginal.values, edges[-1:].clamp(min=float(marginal.values[-1]))])
-    below = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
-    at = (torch.searchsorted(ends, edges.contiguous(), right=True) - 1).clamp(0, len(marginal.values) - 1)
-    within = ((edges - ends[at]) / ends.diff()[at].clamp(min=1e-300)).clamp(0, 1)
-    share = (below[at] + within * marginal.probabilities[at]).diff() + 1e-6
-    return share / share.sum()
-
-
-def bin_edges(values: Float[Tensor, " row"], column: Continuous) -> Float[Tensor, " edge"]:
-    """Return edges of bins with about equally many values each; values that occur often have one of their own."""
-    distinct, counts = values.unique(return_counts=True)
-    half = 0.5 if column.integer else _NARROW * (column.high - column.low) / 2
-    heaps = distinct[counts >= _HEAP * len(values)]
-    rest = values[~torch.isin(values, heaps)]
-    ends = [torch.tensor([column.low - half, column.high + half], dtype=torch.float64), heaps - half, heaps + half]
-    if len(rest):
-        share = torch.linspace(0, 1, _BINS + 1, dtype=torch.float64)[1:-1]
-        cuts = rest.quantile(share)
-        ends.append(cuts.round() + 0.5 if column.integer else cuts)
-    edges = torch.cat(ends).clamp(column.low - half, column.high + half).unique()
-    # Edges that nearly coincide would make bins without any width.
-    return edges[torch.cat([torch.tensor([True]), edges.diff() > half * 1e-3])]
 
 
 @dataclass(frozen=True)
@@ -269,26 +163,11 @@ class NumberSamples:
     high: Float[Tensor, "record number"]
 
 
-def prior_samples(
-    prior: NumberPrior, records: int, generator: torch.Generator
-) -> Float[Tensor, "record sample number"]:
-    """Return samples of the prior alone."""
-    drawn = []
-    for k, edges in enumerate(prior.edges):
-        uniform = torch.rand(records, 1, 32 * _CHAINS, generator=generator, dtype=torch.float64)
-        low, high = (edges[at].expand(records, 1) for at in (0, -1))
-        drawn.append(prior.between(k, low, high, uniform)[:, 0].clamp(0, 1))
-    return torch.stack(drawn, 2)
-
-
 def region_samples(region: Region, prior: NumberPrior, generator: torch.Generator) -> NumberSamples:
     """Return samples of the prior within a region, from chains of moves that leave the logits as they are."""
-    # A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
-    # first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
-    # prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which keeps the posterior.
     records, count = region.point.shape
     equations = int(torch.linalg.matrix_rank(region.weights).max()) if records else 0
-    numbers = region.point[:, None].repeat(1, _CHAINS, 1)
+    numbers = region.point[:, None].repeat(1, CHAINS, 1)
     low, high = region.point.clone(), region.point.clone()
     steps = _STEPS * count
     samples = []
@@ -305,7 +184,7 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
             reached = numbers + limit[..., None] * direction[:, None]
             low, high = torch.minimum(low, reached.amin(1)), torch.maximum(high, reached.amax(1))
         here = numbers[..., first]
-        uniform = torch.rand(records, _CHAINS, _PROPOSALS, generator=generator, dtype=torch.float64)
+        uniform = torch.rand(records, CHAINS, _PROPOSALS, generator=generator, dtype=torch.float64)
         drawn = torch.cat([prior.between(first, here + back, here + forth, uniform), here[..., None]], 2)
         moved = drawn - here[..., None]
         weight = torch.zeros_like(moved)
@@ -331,3 +210,17 @@ def likeliest(
     at = covered.argmax(1, keepdim=True)
     middle = (ordered.gather(1, at) + ordered.gather(1, last.gather(1, at)))[:, 0] / 2
     return middle, (covered.gather(1, at)[:, 0] + 1) / ordered.shape[1]
+
+
+def number_places(model: SplitModel) -> list[int]:
+    """Return the positions of the numbers among the private columns."""
+    return [k for k, i in enumerate(model.private) if i in model.schema.continuous]
+
+
+def likeliest_numbers(
+    model: SplitModel, samples: Float[Tensor, "record sample number"]
+) -> Float[Tensor, "record number"]:
+    """Return the private numbers, scaled, within whose tolerance most samples lie."""
+    columns = [column for i in model.private if isinstance(column := model.schema.columns[i], Continuous)]
+    within = [column.tolerance / (column.high - column.low or 1.0) for column in columns]
+    return torch.stack([likeliest(samples[..., k], tolerance)[0] for k, tolerance in enumerate(within)], dim=1)

@@ -1,4 +1,14 @@
-"""The attacker's prior of the private columns and of the label, before any gradient."""
+"""The learned prior of the private columns and of the label, before any gradient.
+
+Of n auxiliary rows, n_x have the combination x, and P are smoothed shares of single values. Then
+
+    p(x | u)  ~  (n_x + w prod_k P(x_k)) / (n + w)  prod_k P(x_k | u) / P(x_k),
+
+where P(x_k | u) is a multinomial logistic regression on the public columns u. The weight w, and by how much shares and
+regressions depart from the marginals, are those under which auxiliary rows are likeliest, each without the others of
+its fold. The label's p(y | x, u) is the network's own prediction, or a logistic regression on it, the public columns, a
+random forest's prediction and the private columns, where that makes labels of rows that are left out likelier.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +52,7 @@ class CellPrior:
     def of(
         cls, model: SplitModel, knowledge: CutKnowledge, space: Space, features: Float[Tensor, "record public"]
     ) -> CellPrior:
-        """Return the prior, from unscaled public columns: without auxiliary rows, columns follow their marginals.
-
-        With them, it is the joint share of each combination among these rows (smoothed towards the product of the
-        shares) times, for each column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on
-        the public columns. By how much shares, joint and regression depart from the marginals follows from the
-        likelihood of auxiliary rows that are left out.
-        """
+        """Return the prior, from unscaled public columns: without auxiliary rows, columns follow their marginals."""
         marginals = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
         auxiliary = knowledge.auxiliary
         if auxiliary is None or len(auxiliary) == 0:

@@ -1,4 +1,12 @@
-"""Proof of guessed cells by the kernel, and which answers are likely: they fit, and no other is expected to."""
+"""Proof of guessed cells by the kernel, and which answers are likely: they fit, and no other is expected to.
+
+The true configuration's gradient differs from the received one by rounding too, by at most ``FAR`` times the usual one.
+Where a search left out configurations, those that fit by chance are counted by their density: the gradient of a ReLU
+network with given active units depends on a configuration through the loss's slope alone and, where embeddings of the
+server cross the cut to a DeepFM client, through the sum of all embeddings. Of N configurations, about
+``N P(|slope - own slope| <= r) P(|sum - own sum| <= r')`` are expected within rounding. Each P is from random ones:
+with the k-th nearest of n at distance R in d dimensions, ``P(r) = k / n (r / R)^d``.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +15,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage import kernel
-from seepage.attacks.split.parts.nearest import Messages, rounding
+from seepage.attacks.split.parts.messages import FAR, Messages, rounding
 from seepage.kernel import Certified, Declaration, certify_cut
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.message import PLAIN, MessageForm
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge, CutView
 
-FAR = 16  # largest deviation of the true configuration, in units of the usual rounding
 _CHANCE = 1e-3  # largest expected number of further configurations that fit by chance at which an exact fit is likely
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
@@ -52,9 +59,8 @@ def fits_alone(
     distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"], form: MessageForm = PLAIN
 ) -> Bool[Tensor, " record"]:
     """Return where the nearest of all configurations replays the message, and no other does up to rounding."""
-    # The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
-    # meet a cut of a few numbers, a wrong one may come nearer than that; one that is nearest by far but replays nothing
-    # proves nothing. Distances are of the whole space's nearest, at least two if there are as many.
+    # Where millions of configurations meet a cut of a few numbers, a wrong one may come nearer than the rounding of the
+    # true one; one that is nearest by far but replays nothing proves nothing.
     far = FAR * rounding(gradient, form)
     fits = distances[:, 0] <= far
     if distances.shape[1] > 1:
@@ -63,52 +69,32 @@ def fits_alone(
 
 
 def likely_fit(
-    messages: Messages,
-    distances: Float[Tensor, "record nearest"],
-    codes: Int[Tensor, "record column"],
-    generator: torch.Generator,
+    messages: Messages, distances: Float[Tensor, "record nearest"], places: Int[Tensor, "record nearest"], seed: int
 ) -> Bool[Tensor, " record"]:
-    """Return where a configuration fits exactly and no other can be expected to do so by chance.
-
-    The number of others is estimated from random ones: the share of the loss's slopes within rounding, times the size
-    of the space, as derivatives of a ReLU network are the same for all configurations with the same active units. Where
-    embeddings of the server cross the cut to a DeepFM client, the share of sums of embeddings within rounding counts,
-    too.
-    """
+    """Return where a configuration fits exactly and no other can be expected to do so by chance."""
     model, respond, space = messages.model, messages.respond, messages.space
-    cut, gradient = messages.cut, messages.gradient
-    size = rounding(gradient, model.form)
-    fits = distances[:, 0] <= size
-    alone = fits_alone(distances, gradient, model.form).to(fits.device)
-    drawn = space.drawn((_SAMPLE,), generator)
-    table = respond.of_cells(space.of_codes(drawn).to(cut))
-    nearest = min(_NEAREST, _SAMPLE)
-    client = model.client
-    sums = isinstance(client, DeepFMClient) and client.fields > 0 and respond.additive is not None
+    cut, size, client = messages.cut, messages.rounding, messages.model.client
+    fits = (distances[:, 0] <= size).cpu() & fits_alone(distances, messages.gradient, model.form)
+    drawn = space.of_codes(space.drawn((_SAMPLE,), torch.Generator().manual_seed(seed))).to(cut)
+    table, prepared, best = respond.of_cells(drawn), respond.of_cut(cut), space.cells(places[:, 0]).to(cut)
     expected = torch.full((len(cut),), float(space.configurations), dtype=torch.float64)
-    prepared = respond.of_cut(cut)
-    for r in (fits & alone).nonzero()[:, 0].tolist():
-        record = torch.tensor([r])
+    for r in fits.nonzero()[:, 0].tolist():
+        record, cell, within = torch.tensor([r]), best[r : r + 1], FAR * float(size[r])
         some = torch.arange(len(drawn)).split(_AT_ONCE)
         logits = torch.cat([respond.outputs(prepared.at(record).across(), table.at(at))[0] for at in some])
-        own = respond.outputs(prepared.at(record), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
+        own = respond.outputs(prepared.at(record), respond.of_cells(cell))
         apart = torch.linalg.vector_norm(model.slopes(logits) - model.slopes(own), dim=-1)[:, 0]
-        expected[r] *= _share(apart, FAR * float(size[r]), 1, nearest)
-        if sums:
-            assert isinstance(client, DeepFMClient)
-            assert respond.additive is not None
+        expected[r] *= _share(apart, within, 1)
+        if isinstance(client, DeepFMClient) and client.fields > 0 and respond.additive is not None:
             # The sum is in the logit's derivatives, which are the gradient over the loss's slope.
-            within = FAR * float(size[r]) / max(abs(float(gradient[r, respond.additive])), _LEAST)
+            within /= max(abs(float(messages.gradient[r, respond.additive])), _LEAST)
             with torch.no_grad():
-                theirs = client.own.embedded(space.of_codes(drawn).to(cut)).sum(1)
-                mine = client.own.embedded(space.of_codes(codes[r : r + 1]).to(cut)).sum(1)
-            away = torch.linalg.vector_norm(theirs - mine, dim=1)
-            expected[r] *= _share(away, within, client.dim, nearest)
-    return (fits & alone).cpu() & (expected < _CHANCE)
+                away = client.own.embedded(drawn).sum(1) - client.own.embedded(cell).sum(1)
+            expected[r] *= _share(torch.linalg.vector_norm(away, dim=1), within, client.dim)
+    return fits & (expected < _CHANCE)
 
 
-def _share(apart: Tensor, within: float, dims: int, nearest: int) -> float:
+def _share(apart: Tensor, within: float, dims: int) -> float:
     """Return the share of points within a distance, from the distance of the nearest ones in some dimensions."""
-    reach = float(apart.kthvalue(nearest).values)
-    share = nearest / len(apart)
+    reach, share = float(apart.kthvalue(_NEAREST).values), _NEAREST / len(apart)
     return 1.0 if within >= reach else share * (within / reach) ** dims

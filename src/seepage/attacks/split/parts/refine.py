@@ -1,4 +1,10 @@
-"""Refinement of continuous private columns within the bins that fit best."""
+"""Refinement of numbers within the bins that fit best.
+
+The gradients of ReLU networks jump where a unit changes its sign, so that a descent by derivatives would stop anywhere.
+Each number in turn is searched on a grid of points around its value instead. The grid shrinks by 3/8 in each round, to
+the points beside the best one and half as far again; later sweeps over the numbers begin at a quarter of the reach
+before, as they only correct for the changes in other columns.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, distance
+from seepage.attacks.split.parts.messages import Messages
 
 _POINTS, _ROUNDS, _SWEEPS = 9, 12, 4
 
@@ -17,41 +23,25 @@ def refined(
     labels: Int[Tensor, " record"],
     enough: Float[Tensor, " record"] | None = None,
 ) -> tuple[Float[Tensor, "record private"], Float[Tensor, " record"]]:
-    """Return cells whose continuous columns fit better than the given candidates, and their distances."""
-    # Each continuous column in turn is searched on a grid around its value that shrinks to the points beside the best
-    # one. The gradients of ReLU networks are discontinuous, so that a descent by derivatives would stop anywhere. A
-    # record's search ends at the distance ``enough``.
-    model, cut = messages.model, messages.cut
-    cells = cells.clone().to(cut)
-    chosen = labels.to(cut.device)
-    best = _distance(messages, cells[:, None], chosen)[:, 0]
+    """Return cells whose numbers fit better than the given ones, and their distances; a search ends at ``enough``."""
+    model, cells, chosen = messages.model, cells.clone().to(messages.cut), labels.to(messages.cut.device)
+    best = messages.apart(cells[:, None], chosen)[:, 0]
     columns = [i for i, at in enumerate(model.private) if at in model.schema.continuous]
     for sweep in range(_SWEEPS if len(columns) > 1 else 1):
         for i in columns:
             values = messages.space.values[i]
-            # Later sweeps correct for the changes in other columns, which become smaller.
             reach = float(values.diff().max() if len(values) > 1 else 1.0) / 4**sweep
             some = torch.arange(len(best)) if enough is None else (best > enough).nonzero()[:, 0]
             if not len(some):
                 return cells, best
             for _ in range(_ROUNDS):
-                steps = torch.linspace(-reach, reach, _POINTS, dtype=cut.dtype, device=cut.device)
                 points = cells[some][:, None].repeat(1, _POINTS, 1)
+                steps = torch.linspace(-reach, reach, _POINTS, dtype=cells.dtype, device=cells.device)
                 points[..., i] = (points[..., i] + steps).clamp(0, 1)
-                distances = _distance(messages.of(some), points, chosen[some])
-                least, where = distances.min(1)
+                least, where = messages.of(some).apart(points, chosen[some]).min(1)
                 better = least < best[some]
                 moved = points[torch.arange(len(points)), where]
                 cells[some] = torch.where(better[:, None], moved, cells[some])
                 best[some] = torch.where(better, least, best[some])
                 reach *= 2 / (_POINTS - 1) * 1.5
     return cells, best
-
-
-def _distance(messages: Messages, points: Tensor, labels: Tensor) -> Float[Tensor, "record point"]:
-    respond, cut, (records, number) = messages.respond, messages.cut, points.shape[:2]
-    at = torch.arange(records, device=cut.device).repeat_interleave(number)
-    logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(points.flatten(0, 1)))
-    gradients = candidate_gradients(messages.model, logits, jacobian)[torch.arange(len(at)), labels[at]]
-    gradients = gradients if messages.sent is None else messages.sent(gradients)
-    return distance(messages.model.form, gradients, messages.gradient[at]).view(records, number)

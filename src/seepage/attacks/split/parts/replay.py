@@ -1,4 +1,15 @@
-"""Search for private cells, numbers among them, that replay a message, and the posterior of all that do."""
+"""The likelihood of private numbers under bare gradients of a DeepFM client: flat on the set of all that replay them.
+
+Numbers that cannot be listed are not determined by one message: a whole region of them replays it (``numbers``). One
+point of the region is searched: bins of numbers with all categories, the nearest of which is refined. Where nothing
+fits yet, the message gives S, the sum of all embeddings (``meet``), and categories are tried whose embeddings have
+about the sum by which S differs. With likelihood 1 in the region and 0 outside, the posterior is the prior within the
+region, from which samples are drawn; the answer is the value whose tolerance holds most of them.
+
+Several messages have a region each, and a point in all of them has ``f_k(n) = logit_k`` for every message k. Within
+regions f is a straight line, so that Gauss-Newton steps from the first point find it, or else the newest message
+counts alone.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +18,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import KDTree
 from torch import Tensor
 
-from seepage.attacks.split.parts.messages import logits_and_derivatives
-from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, distance, nearest, rounding
-from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
-from seepage.attacks.split.parts.proof import FAR
+from seepage.attacks.split.parts.messages import FAR, Messages, logits_and_derivatives
+from seepage.attacks.split.parts.nearest import Exhaustive
+from seepage.attacks.split.parts.number_prior import NumberPrior
+from seepage.attacks.split.parts.numbers import Region, likeliest_numbers, number_places, region_samples
+from seepage.attacks.split.parts.problem import CutProblem, Likelihood
 from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.space import Responder, Space, responder
+from seepage.attacks.split.parts.responder import responder
+from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.attacks.split.parts.sums import EmbeddingSums
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.split import SplitModel
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
@@ -33,85 +44,73 @@ _NEWTON = 12  # steps that make several messages fit at once
 _MOST_TRIED, _TOGETHER = 2**13, 256
 
 
-def replayed_guess(
-    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
-) -> CutGuess:
-    """Return cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
+@dataclass(frozen=True)
+class ReplayingNumbers(Likelihood):
+    """All cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
 
-    A point that replays a message is searched on a grid and refined; where nothing fits yet, categories whose
-    embeddings have about the sum that the derivatives give are tried. The posterior is the prior on the set of all
-    numbers that replay the message, see ``parts.numbers``: all of the views' messages, or else the newest's alone.
+    Attributes:
+        wanted: whether messages are taken for gradients as they are.
+        most: largest number of configurations, those of bins; None where they are not listed.
     """
-    first = views[0]
-    prior = NumberPrior.of(first.model, knowledge, first.features)
-    done = []
-    for start in range(0, first.records, _TOGETHER):
-        some = [view.of(slice(start, start + _TOGETHER)) for view in views]
-        done.append(_replays(some, knowledge, respond, space, prior, start, generator))
-    return CutGuess.joined(done)
+
+    wanted: bool
+    most: int | None
+
+    def applies(self, problem: CutProblem) -> bool:
+        """Return whether the set of all numbers that replay a message is looked for and can be computed."""
+        return self.wanted and bool(problem.space.binned) and replayable(problem.first, problem.knowledge)
+
+    def guess(self, problem: CutProblem) -> CutGuess:
+        """Return the likeliest cells that replay all messages of a record, or else the newest."""
+        if self.most is not None:
+            check_enumerable(problem.space, self.most)
+        first, generator, done = problem.first, problem.generator(), []
+        prior = NumberPrior.of(first.model, problem.knowledge, first.features)
+        for start in range(0, first.records, _TOGETHER):
+            some = [view.of(slice(start, start + _TOGETHER)) for view in problem.rounds.views]
+            rows = prior.rows(torch.arange(start, start + some[0].records))
+            done.append(_replays(some, problem, rows, generator))
+        return CutGuess.joined(done)
 
 
-def _replays(
-    views: Sequence[CutView],
-    knowledge: CutKnowledge,
-    respond: Responder,
-    space: Space,
-    prior: NumberPrior,
-    start: int,
-    generator: torch.Generator,
-) -> CutGuess:
+def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
+    """Return whether the set of all numbers that replay a message can be computed."""
+    known = view.model.form.scale_of != "record" and not view.model.form.training
+    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare and known
+
+
+def _replays(views: Sequence[CutView], problem: CutProblem, prior: NumberPrior, generator: torch.Generator) -> CutGuess:
     """Return the guess of some records: where nothing fits, the prior's likeliest numbers, and a mass of NaN."""
-    view = views[0]
-    model, gradient = view.model, view.own_gradient
-    cells, labels, distances = _search(Messages(model, respond, view.cut, gradient, space), generator)
-    prior = prior.rows(torch.arange(start, start + view.records))
-    fits = (distances <= FAR * rounding(gradient, model.form)).cpu()
-    numbers = numbers_of(model)
-    drawn = prior_samples(prior, view.records, generator)
-    low, high = torch.full((2, *drawn[:, 0].shape), torch.nan, dtype=torch.float64)
-    together, joint = _joint(views, cells, labels) if len(views) > 1 else (cells, torch.zeros_like(fits))
+    rounds = [
+        Messages(view.model, problem.responder(view), view.cut, view.own_gradient, problem.space) for view in views
+    ]
+    newest, model = rounds[0], rounds[0].model
+    cells, labels, distances = _search(newest, generator)
+    fits = (distances <= FAR * newest.rounding).cpu()
+    numbers, drawn = number_places(model), prior.samples(len(fits), generator)
+    ends = torch.full((2, *cells.shape), torch.nan, dtype=torch.float64)
+    together, joint = _joint(rounds, cells, labels) if len(rounds) > 1 else (cells, torch.zeros_like(fits))
     samples = drawn.shape[1]
-    for point, fitting, shown in ((cells, fits & ~joint, views[:1]), (together, fits & joint, views)):
+    for point, fitting, shown in ((cells, fits & ~joint, rounds[:1]), (together, fits & joint, rounds)):
         records = fitting.nonzero()[:, 0]
         if not len(records):
             continue
-        some = [seen.of(records) for seen in shown]
+        some = [messages.of(records) for messages in shown]
         at = point[records], labels[records]
-        region = Region.joined([Region.of(seen.model, seen.cut, seen.own_gradient, *at) for seen in some])
+        region = Region.joined([Region.of(messages.model, messages.cut, messages.gradient, *at) for messages in some])
         walked = region_samples(region, prior.rows(records), generator)
         # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
-        replayed = [_replayed(seen, point, labels, records, walked.numbers, generator) for seen in shown]
-        valid = torch.stack(replayed).all(0)
-        fits[records[~valid]] = False
-        valid_records = records[valid]
+        valid = torch.stack([_replayed(messages, *at, walked.numbers, generator) for messages in some]).all(0)
         chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
-        drawn[valid_records] = walked.numbers[valid][:, chosen]
-        low[valid_records], high[valid_records] = walked.low[valid], walked.high[valid]
+        rows = records[valid]
+        drawn[rows] = walked.numbers[valid][:, chosen]
+        ends[:, rows] = cells[rows].cpu().double()
+        ends[:, rows[:, None], numbers] = torch.stack([walked.low[valid], walked.high[valid]])
     answered = cells.cpu().double()
-    low_ends, high_ends = answered.clone(), answered.clone()
     answered[:, numbers] = likeliest_numbers(model, drawn)
-    low_ends[:, numbers], high_ends[:, numbers] = low, high
-    low_ends[~fits], high_ends[~fits] = torch.nan, torch.nan
-    # Whole numbers within the interval, so that its ends are rounded inwards.
-    lowest, highest = _inwards(model, low_ends, 1.0), _inwards(model, high_ends, -1.0)
-    mass = torch.stack([_mass(knowledge, i, lowest[:, k], highest[:, k]) for k, i in enumerate(model.private)], 1)
-    return CutGuess(
-        model.unscaled(answered, model.private), labels.cpu().double(), residual=distances.double().cpu(), mass=mass
-    )
-
-
-def numbers_of(model: SplitModel) -> list[int]:
-    """Return the positions of the numbers among the private columns."""
-    return [k for k, i in enumerate(model.private) if i in model.schema.continuous]
-
-
-def likeliest_numbers(
-    model: SplitModel, samples: Float[Tensor, "record sample number"]
-) -> Float[Tensor, "record number"]:
-    """Return the private numbers, scaled, within whose tolerance most samples lie."""
-    columns = [column for i in model.private if isinstance(column := model.schema.columns[i], Continuous)]
-    within = [column.tolerance / (column.high - column.low or 1.0) for column in columns]
-    return torch.stack([likeliest(samples[..., k], tolerance)[0] for k, tolerance in enumerate(within)], dim=1)
+    mass = [_mass(problem, k, *ends[..., k]) for k in range(len(model.private))]
+    cells = model.unscaled(answered, model.private)
+    return CutGuess(cells, labels.cpu().double(), residual=distances.double().cpu(), mass=torch.stack(mass, 1))
 
 
 def _search(
@@ -120,25 +119,35 @@ def _search(
     """Return cells, scaled, and labels that fit best, and the distance of their gradients."""
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient
-    numbers, within = numbers_of(model), rounding(gradient, model.form)
+    numbers, within = number_places(model), messages.rounding
     # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
     enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
     some = _thinned(space, generator)
-    closest = nearest(replace(messages, space=some), 2)
+    closest = Exhaustive().nearest(replace(messages, space=some), 2)
     labels = closest.labels[:, 0]
     start = some.of_codes(some.codes(closest.places[:, 0]))
     cells, distances = refined(messages, start, labels, enough)
     categories = [k for k in range(len(model.private)) if k not in numbers]
-    sums = _Sums.of(model, space, categories) if respond.additive is not None and model.head == "sigmoid" else None
+    client, additive, sums = model.client, respond.additive, None
+    if isinstance(client, DeepFMClient) and client.fields and categories and model.head == "sigmoid":
+        sums = EmbeddingSums.of(client, space, categories)
     for _ in range(_ROUNDS):
         bad = (distances > within).nonzero()[:, 0]
         if not len(bad):
             break
         trial = cells[bad][:, None].repeat(1, 2 * _TRIED, 1)
-        if sums is not None and respond.additive is not None:
-            _, derivatives = logits_and_derivatives(gradient[bad], respond.additive, model.form)
+        if sums is not None and isinstance(client, DeepFMClient) and additive is not None:
+            # By the sum of the embeddings in use and the median difference of derivatives by the server's embeddings.
+            _, derivatives = logits_and_derivatives(gradient[bad], additive, model.form)
             _, jacobian = respond.responses(respond.of_cut(cut[bad]), respond.of_cells(cells[bad]))
-            trial[..., categories] = sums.near(cells[bad], derivatives - jacobian[:, 0], 2 * _TRIED)
+            apart = (derivatives - jacobian[:, 0])[:, : client.fields * client.dim]
+            with torch.no_grad():
+                wanted = client.own.embedded(cells[bad]).sum(1)
+            wanted = wanted + apart.unflatten(1, (client.fields, client.dim)).median(1).values
+            near = torch.from_numpy(sums.near(wanted, 2 * _TRIED)[1])
+            # Where there are fewer combinations, the last one again.
+            near = near[:, torch.arange(2 * _TRIED).clamp(max=near.shape[1] - 1)]
+            trial[..., categories] = sums.codes[near].to(trial)
         # Half of the trials begin with other numbers, in the likeliest categories.
         for k in numbers:
             values = space.values[k].to(trial)
@@ -164,70 +173,32 @@ def _thinned(space: Space, generator: torch.Generator) -> Space:
     return replace(space, values=tuple(values))
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of the embeddings of combinations of categories."""
-
-    client: DeepFMClient
-    combinations: Float[Tensor, "combination category"]
-    tree: KDTree
-
-    @classmethod
-    def of(cls, model: SplitModel, space: Space, categories: list[int]) -> _Sums | None:
-        client = model.client
-        if not isinstance(client, DeepFMClient) or not client.fields or not categories:
-            return None
-        grids = [torch.arange(space.widths[k]) for k in categories]
-        combinations = torch.cartesian_prod(*grids).view(-1, len(categories))
-        full = torch.zeros(len(combinations), len(model.private))
-        full[:, categories] = combinations.float()
-        with torch.no_grad():
-            sums = client.own.embedded(full.to(model.device)).sum(1)
-        return cls(client, combinations.float(), KDTree(sums.cpu().double().numpy()))
-
-    def near(
-        self, cells: Float[Tensor, "record private"], apart: Float[Tensor, "record cut"], number: int
-    ) -> Float[Tensor, "record near category"]:
-        """Return combinations whose sum differs from that of cells as their derivatives do, nearest first."""
-        client = self.client
-        fields = apart[:, : client.fields * client.dim].unflatten(1, (client.fields, client.dim))
-        with torch.no_grad():
-            wanted = client.own.embedded(cells).sum(1) + fields.median(1).values
-        _, at = self.tree.query(wanted.cpu().double().numpy(), k=min(number, self.tree.n))
-        at = np.asarray(at).reshape(len(cells), -1)
-        at = np.pad(at, ((0, 0), (0, number - at.shape[1])), mode="edge")
-        return self.combinations[torch.from_numpy(at)].to(cells)
-
-
 def _joint(
-    views: Sequence[CutView], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
+    rounds: Sequence[Messages], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
 ) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
     """Return cells with numbers changed such that all messages are replayed, and where they are."""
-    # Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
-    # where they do not help, since regions change.
-    numbers, additive = numbers_of(views[0].model), responder(views[0].model).additive
-    none = torch.zeros(len(cells), dtype=torch.bool)
-    if additive is None or views[0].model.head != "sigmoid":
-        return cells, none
-    clients = [copy.deepcopy(view.model.client).double().cpu() for view in views]
-    cuts = [view.cut.double().cpu() for view in views]
-    read = [logits_and_derivatives(view.own_gradient, additive, view.model.form)[0] for view in views]
+    numbers, additive = number_places(rounds[0].model), responder(rounds[0].model).additive
+    if additive is None or rounds[0].model.head != "sigmoid":
+        return cells, torch.zeros(len(cells), dtype=torch.bool)
+    clients = [copy.deepcopy(messages.model.client).double().cpu() for messages in rounds]
+    cuts = [messages.cut.double().cpu() for messages in rounds]
+    read = [logits_and_derivatives(messages.gradient, additive, messages.model.form)[0] for messages in rounds]
     wanted = torch.stack([logits.double().cpu() for logits in read], 1)
     # A logit far from zero is known less exactly.
     sure = (wanted.sigmoid() * (-wanted).sigmoid()).clamp(min=1e-9)
     at = cells.double().cpu()
 
-    def missed(point: Tensor) -> Float[Tensor, "record view"]:
+    def missed(point: Tensor) -> Float[Tensor, "record round"]:
         return sure * (torch.stack([c(cut, point)[:, 0] for c, cut in zip(clients, cuts, strict=True)], 1) - wanted)
 
     for _ in range(_NEWTON):
         point = at.clone().requires_grad_(True)
-        apart = missed(point)
-        by_view = [torch.autograd.grad(each.sum(), point, retain_graph=True)[0] for each in apart.unbind(1)]
-        slopes = torch.stack([slope[:, numbers] for slope in by_view], 1)
-        step = -(torch.linalg.pinv(slopes, rtol=1e-6) @ apart.detach()[..., None])[..., 0]
-        best, least = at, apart.detach().norm(dim=1)
+        off = missed(point)
+        slopes = [torch.autograd.grad(each.sum(), point, retain_graph=True)[0][:, numbers] for each in off.unbind(1)]
+        step = -(torch.linalg.pinv(torch.stack(slopes, 1), rtol=1e-6) @ off.detach()[..., None])[..., 0]
+        best, least = at, off.detach().norm(dim=1)
         with torch.no_grad():
+            # Halved where it does not help, since regions change.
             for share in 2.0 ** -torch.arange(6):
                 trial = at.clone()
                 trial[:, numbers] = (trial[:, numbers] + share * step).clamp(0, 1)
@@ -235,56 +206,39 @@ def _joint(
                 best = torch.where((size < least)[:, None], trial, best)
                 least = torch.minimum(least, size)
         at = best
-    solution, all_records = at.to(cells), torch.arange(len(cells))
-    valid = [_replayed(view, solution, labels, all_records, at[:, None, numbers], None) for view in views]
-    return solution, torch.stack(valid).all(0)
+    valid = [_replayed(messages, at.to(cells), labels, at[:, None, numbers], None) for messages in rounds]
+    return at.to(cells), torch.stack(valid).all(0)
 
 
 def _replayed(
-    view: CutView,
-    cells: Tensor,
-    labels: Tensor,
-    records: Tensor,
-    numbers: Float[Tensor, "chosen sample number"],
+    messages: Messages,
+    cells: Float[Tensor, "record private"],
+    labels: Int[Tensor, " record"],
+    numbers: Float[Tensor, "record sample number"],
     generator: torch.Generator | None,
-) -> Bool[Tensor, " chosen"]:
-    """Return where samples replay the message, some of them or all."""
-    some = torch.arange(numbers.shape[1])
+) -> Bool[Tensor, " record"]:
+    """Return where samples of numbers replay the message, some of them or all."""
     if generator is not None:
-        some = torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)
-    respond, rows = responder(view.model), records.repeat_interleave(len(some))
-    trial = cells[rows].clone()
-    trial[:, numbers_of(view.model)] = numbers[:, some].flatten(0, 1).to(trial)
-    answer = respond.responses(respond.of_cut(view.cut[rows]), respond.of_cells(trial))
-    gradients = candidate_gradients(view.model, *answer)[torch.arange(len(rows)), labels[rows]]
-    received = view.own_gradient[rows]
-    form = view.model.form
-    fits = distance(form, gradients, received) <= FAR * rounding(received, form)
-    return fits.view(len(records), -1).double().mean(1).cpu() >= _FITTING
-
-
-def _inwards(model: SplitModel, scaled: Tensor, side: float) -> Float[Tensor, "record private"]:
-    """Return the ends of intervals, unscaled, those of whole numbers rounded towards the inside."""
-    ends = []
-    for k, i in enumerate(model.private):
-        column = model.schema.columns[i]
-        value = scaled[:, k]
-        if isinstance(column, Continuous):
-            value = value * (column.high - column.low or 1.0) + column.low
-            if column.integer:
-                # What is whole up to rounding stays.
-                value = side * torch.ceil(side * value - 1e-6 * (column.high - column.low))
-        ends.append(value)
-    return torch.stack(ends, 1)
+        numbers = numbers[:, torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)]
+    trial = cells[:, None].repeat(1, numbers.shape[1], 1)
+    trial[..., number_places(messages.model)] = numbers.to(trial)
+    fits = messages.apart(trial, labels) <= FAR * messages.rounding[:, None]
+    return fits.double().mean(1).cpu() >= _FITTING
 
 
 def _mass(
-    knowledge: CutKnowledge, column: int, low: Float[Tensor, " record"], high: Float[Tensor, " record"]
+    problem: CutProblem, k: int, low: Float[Tensor, " record"], high: Float[Tensor, " record"]
 ) -> Float[Tensor, " record"]:
-    """Return the chance of a value between two ends, by the column's marginal."""
-    marginal = knowledge.statistics.marginals[column]
+    """Return the chance of a private column's value between two ends, by its marginal; NaN where there are none."""
+    place = problem.first.model.private[k]
+    column, marginal = problem.knowledge.schema.columns[place], problem.knowledge.statistics.marginals[place]
+    if isinstance(column, Continuous):
+        span = column.high - column.low
+        low, high = (end * (span or 1.0) + column.low for end in (low, high))
+        if column.integer:
+            # Whole numbers within the interval; what is whole up to rounding stays.
+            low, high = torch.ceil(low - 1e-6 * span), -torch.ceil(-high - 1e-6 * span)
     below = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
     first = torch.searchsorted(marginal.values, low.nan_to_num().contiguous())
     last = torch.searchsorted(marginal.values, high.nan_to_num().contiguous(), right=True)
-    mass = (below[last] - below[first]).clamp(0, 1)
-    return torch.where(low.isnan() | high.isnan(), torch.nan, mass)
+    return torch.where(low.isnan() | high.isnan(), torch.nan, (below[last] - below[first]).clamp(0, 1))

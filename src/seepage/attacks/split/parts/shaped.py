@@ -1,4 +1,17 @@
-"""Noise whose size and direction follow from the gradients of a batch, as an attacker fits it on the messages."""
+"""Likelihoods of noise whose size and direction follow from the gradients of a batch, fitted on its messages.
+
+``max_norm`` sends ``g (1 + t)`` with t normal, such that the norm's mean square is that of the longest gradient M of
+the batch. With ``e = s J / |s J|``, the message's part along e is normal around |s J| with variance
+``M^2 - |s J|^2``, its part beside e is rounding, and M^2 is the mean square of the messages.
+
+``marvell`` adds normal noise with variance ``a_y`` along the difference of the labels' mean gradients, and ``b_y`` in
+each of the d - 1 directions across it. With w the chance of each combination and label of a record given its message,
+the difference follows from the means of gradients weighed by w, and the variances from what is left of the messages:
+
+    a_y = sum w (g - s J).along^2 / sum w,   b_y = sum w |(g - s J).across|^2 / ((d - 1) sum w).
+
+Both in turn raise the likelihood of the messages until it stays (expectation maximisation, Dempster et al. 1977).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import candidate_gradients
-from seepage.attacks.split.parts.prior import CellPrior, LabelPrior
-from seepage.attacks.split.parts.space import Responder, Space
+from seepage.attacks.split.parts.messages import candidate_gradients
+from seepage.attacks.split.parts.noise import Answer, Noise, RoundWithPriors
 from seepage.models.split import batches
 from seepage.wire.split import CutView
 
@@ -23,27 +35,25 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class AlongGradient:
-    """Noise of ``max_norm``: along each gradient itself, so that the message's line is the gradient's own.
+class AlongGradient(Noise):
+    """Noise of ``max_norm``, along each gradient itself."""
 
-    The largest norm of the gradients in each record's batch is the root of the mean squared norm of messages.
-    """
-
-    largest: Float[Tensor, " record"]
+    view: CutView
+    largest: Float[Tensor, " record"]  # largest norm of the gradients in each record's batch
 
     @classmethod
-    def fit(cls, view: CutView) -> AlongGradient:
-        """Return the noise that the messages of a view show."""
+    def fit(cls, messages: RoundWithPriors) -> AlongGradient:
+        """Return the noise that the messages show."""
+        view = messages.view
         squares = view.own_gradient.double().cpu().square().sum(1)
         largest = torch.cat([squares[some].mean().sqrt().expand(len(squares[some])) for some in batches(view.behind)])
-        return cls(largest)
+        return cls(view, largest)
 
-    def log_likelihood(
-        self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
-    ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of messages under candidates' gradients, up to a constant a record."""
-        gradients, message = candidates.double().cpu(), received.double().cpu()[:, None, None]
-        largest = self.largest[some, None, None]
+    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+        """Return the log-density of messages under combinations, up to a constant a record."""
+        gradients = candidate_gradients(self.view.model, *answer()).double().cpu()
+        message = self.view.own_gradient[at].double().cpu()[:, None, None]
+        largest = self.largest[at, None, None]
         size = torch.linalg.vector_norm(gradients, dim=-1)
         unit = gradients / size.clamp(min=1e-300)[..., None]
         along = (message * unit).sum(-1)
@@ -54,35 +64,27 @@ class AlongGradient:
 
 
 @dataclass(frozen=True)
-class AlongDifference:
-    """Noise of ``marvell``: along the difference of the labels' mean gradients, and less across it, for each label.
+class AlongDifference(Noise):
+    """Noise of ``marvell``, along the difference of the labels' mean gradients and less across it."""
 
-    An attacker that knows the client's weights computes that difference from what it takes the records to be, and what
-    lies across it has little noise or none. Both variances are fitted on the messages of each batch together.
-    """
-
+    view: CutView
     direction: Float[Tensor, "record cut"]
     along: Float[Tensor, "record label"]
     across: Float[Tensor, "record label"]
 
     @classmethod
-    def fit(
-        cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior
-    ) -> AlongDifference:
-        """Return the noise under which the messages are likeliest, by expectation maximisation."""
-        # Each round weighs the combinations of each record by their probability, and computes the difference of the
-        # mean gradients and the variances of what is left. The first round weighs them by the prior.
-        fitted = [_fitted(view, some, respond, space, prior, classes) for some in batches(view.behind)]
-        return cls(*(torch.cat(parts) for parts in zip(*fitted, strict=True)))
+    def fit(cls, messages: RoundWithPriors) -> AlongDifference:
+        """Return the noise under which the messages of each batch are likeliest."""
+        fitted = [_fitted(messages, some) for some in batches(messages.view.behind)]
+        return cls(messages.view, *(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
-    def log_likelihood(
-        self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
-    ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of messages under candidates' gradients, up to a constant."""
-        apart = received.double().cpu()[:, None, None] - candidates.double().cpu()
-        on = (apart * self.direction[some, None, None]).sum(-1)
+    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+        """Return the log-density of messages under combinations, up to a constant."""
+        candidates = candidate_gradients(self.view.model, *answer())
+        apart = self.view.own_gradient[at].double().cpu()[:, None, None] - candidates.double().cpu()
+        on = (apart * self.direction[at, None, None]).sum(-1)
         beside = apart.square().sum(-1) - on.square()
-        return _density(on.square(), beside, self.along[some, None], self.across[some, None], apart.shape[-1])
+        return _density(on.square(), beside, self.along[at, None], self.across[at, None], apart.shape[-1])
 
 
 def _density(on: Tensor, beside: Tensor, along: Tensor, across: Tensor, features: int) -> Tensor:
@@ -90,13 +92,14 @@ def _density(on: Tensor, beside: Tensor, along: Tensor, across: Tensor, features
 
 
 def _fitted(
-    view: CutView, some: slice, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior
+    messages: RoundWithPriors, some: slice
 ) -> tuple[Float[Tensor, "record cut"], Float[Tensor, "record label"], Float[Tensor, "record label"]]:
     """Return direction and variances of one batch, for each of its records."""
+    view, respond, space = messages.view, messages.respond, messages.space
     cut, received = view.cut[some], view.own_gradient[some].double().cpu()
     records, features = received.shape
     each = max(1, min(space.size, _AT_ONCE // (records * features * space.labels)))
-    likely = prior.rows(some).of_places(space, torch.arange(space.size)).topk(each, dim=1)
+    likely = messages.cells.rows(some).of_places(space, torch.arange(space.size)).topk(each, dim=1)
     prepared = respond.of_cut(cut)
     gradients, believed = [], []
     for r in range(records):
@@ -104,7 +107,7 @@ def _fitted(
         table = respond.of_cells(space.of_codes(codes).to(view.cut))
         logits, jacobian = respond.responses(prepared.at(torch.tensor([r])).across(), table)
         gradients.append(candidate_gradients(view.model, logits, jacobian)[0].double().cpu())
-        predicted = classes.rows(slice(at, at + 1)).trained(logits, codes)[0]
+        predicted = messages.labels.rows(slice(at, at + 1)).trained(logits, codes)[0]
         believed.append(likely.values[r][:, None] + predicted.log())
     candidates, log_prior = torch.stack(gradients), torch.stack(believed)
     log_prior = log_prior - log_prior.logsumexp((1, 2), keepdim=True)

@@ -1,18 +1,23 @@
-"""Candidates for the private cells: all combinations of values, and a client part's responses to them."""
+"""Candidates for the private cells: all combinations of the columns' values.
+
+A combination has a number, whose digits are the positions of its values: ``place = (i_1 w_2 + i_2) w_3 + i_3 ...`` with
+w_k values of column k, so that the last digit runs fastest. Whole numbers are listed one by one where all combinations
+are few. Otherwise numbers are put into bins with about equally many rows, whose medians are candidates; into fewer
+where combinations are many, ``bins <= (most / combinations of categories)^(1 / numbers)``.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_count
-from seepage.models.deepfm import DeepFMClient, Shared
+from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge
@@ -33,8 +38,6 @@ class Space:
     @classmethod
     def of(cls, model: SplitModel, knowledge: CutKnowledge, bins: int = 16) -> Space:
         """Return the space of a network's private columns."""
-        # Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into at most
-        # ``bins`` bins with about equally many rows, whose medians are candidates; fewer where combinations are many.
         check_count("bins", bins)
         values = []
         columns = [knowledge.schema.columns[i] for i in model.private]
@@ -44,22 +47,20 @@ class Space:
         whole = whole and combined * math.prod(int(column.high - column.low) + 1 for column in numbers) <= _MOST_WHOLE
         if numbers and not whole:
             bins = max(2, min(bins, int((_MOST_BINNED / combined) ** (1 / len(numbers)))))
-        for i in model.private:
-            column = knowledge.schema.columns[i]
-            if isinstance(column, Continuous) and whole:
-                row = torch.zeros(int(column.high - column.low) + 1, len(knowledge.schema.columns), dtype=torch.float64)
-                row[:, i] = torch.arange(len(row)) + column.low
-                values.append(model.scaled(row, [i])[:, 0].cpu())
-                continue
+        for i, column in zip(model.private, columns, strict=True):
             if isinstance(column, Discrete):
                 values.append(torch.arange(column.width, dtype=model.dtype))
                 continue
-            marginal = knowledge.statistics.marginals[i]
-            share = (torch.arange(bins, dtype=torch.float64) + 0.5) / bins
-            at = torch.searchsorted(marginal.probabilities.cumsum(0), share).clamp(max=len(marginal.values) - 1)
-            row = torch.zeros(len(at), len(knowledge.schema.columns), dtype=torch.float64)
-            row[:, i] = marginal.values[at]
-            values.append(model.scaled(row, [i])[:, 0].unique().cpu())
+            if whole:
+                listed = torch.arange(int(column.high - column.low) + 1) + column.low
+            else:
+                marginal, share = knowledge.statistics.marginals[i], (torch.arange(bins).double() + 0.5) / bins
+                at = torch.searchsorted(marginal.probabilities.cumsum(0), share).clamp(max=len(marginal.values) - 1)
+                listed = marginal.values[at]
+            row = torch.zeros(len(listed), len(knowledge.schema.columns), dtype=torch.float64)
+            row[:, i] = listed
+            scaled = model.scaled(row, [i])[:, 0].cpu()
+            values.append(scaled if whole else scaled.unique())
         binned = () if whole else tuple(k for k, column in enumerate(columns) if isinstance(column, Continuous))
         return cls(model.private_names, tuple(values), model.classes, binned)
 
@@ -128,6 +129,15 @@ def check_enumerable(space: Space, budget: int) -> None:
         )
 
 
+def check_countable(space: Space) -> None:
+    """Refuse a space whose combinations cannot be numbered."""
+    if space.configurations > 2**62:
+        raise BadInputError(
+            f"the private columns {space.sizes} make more configurations than can be numbered (2^62); name "
+            "fewer private columns, or use fewer bins."
+        )
+
+
 def not_exact(model: SplitModel, space: Space) -> str | None:
     """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can."""
     numbers = ", ".join(space.names[k] for k in space.binned)
@@ -143,125 +153,3 @@ def not_exact(model: SplitModel, space: Space) -> str | None:
         "DeepFM's layers give the set of all values that replay a message, so that values in bins are tried and the "
         "best is refined."
     )
-
-
-@dataclass(frozen=True)
-class Side:
-    """Records, or candidates, in the form that a responder prepared."""
-
-    tensors: tuple[Tensor, ...]
-
-    def at(self, index: Tensor) -> Side:
-        """Return some of the records or candidates, by position."""
-        return Side(tuple(tensor[index] for tensor in self.tensors))
-
-    def across(self) -> Side:
-        """Return records as rows of a grid with the candidates as columns."""
-        return Side(tuple(tensor[:, None] for tensor in self.tensors))
-
-
-class Responder(ABC):
-    """Responses for records and candidates; their leading axes broadcast, so that pairs and grids use the same call."""
-
-    @property
-    @abstractmethod
-    def additive(self) -> int | None:
-        """Position in the cut of the first coordinate that is added to a logit, one each; None where there are none."""
-
-    @abstractmethod
-    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
-        """Return prepared records."""
-
-    @abstractmethod
-    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
-        """Return prepared candidates."""
-
-    @abstractmethod
-    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
-        """Return logits."""
-
-    @abstractmethod
-    def responses(
-        self, records: Side, candidates: Side
-    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives with respect to the cut."""
-
-
-def responder(model: SplitModel, closed_form: bool = True) -> Responder:
-    """Return the responder of a network's client part: in closed form where one is known, otherwise by autograd."""
-    if closed_form and isinstance(model.client, DeepFMClient):
-        return _ClosedForm(model.client)
-    return _Autograd(model.client)
-
-
-class _ClosedForm(Responder):
-    """Responses of a DeepFM client part, without a graph.
-
-    A record's and a candidate's contributions add up to the first layer's units: each is computed only once.
-    """
-
-    def __init__(self, client: DeepFMClient) -> None:
-        self._client = client
-
-    @property
-    def additive(self) -> int | None:
-        return self._client.additive
-
-    @torch.no_grad()
-    def of_cut(self, cut: Tensor) -> Side:
-        return Side(tuple(self._client.of_cut(cut)))
-
-    @torch.no_grad()
-    def of_cells(self, cells: Tensor) -> Side:
-        return Side(tuple(self._client.of_cells(cells)))
-
-    @torch.no_grad()
-    def outputs(self, records: Side, candidates: Side) -> Tensor:
-        return self._client.outputs_of(Shared(*records.tensors), Shared(*candidates.tensors))
-
-    @torch.no_grad()
-    def responses(self, records: Side, candidates: Side) -> tuple[Tensor, Tensor]:
-        return self._client.responses_of(Shared(*records.tensors), Shared(*candidates.tensors))
-
-
-class _Autograd(Responder):
-    """Responses of any client part, by one backward pass a logit; a user's module is a black box."""
-
-    def __init__(self, client: nn.Module) -> None:
-        self._client = client
-
-    @property
-    def additive(self) -> int | None:
-        return None
-
-    def of_cut(self, cut: Tensor) -> Side:
-        return Side((cut,))
-
-    def of_cells(self, cells: Tensor) -> Side:
-        return Side((cells,))
-
-    @torch.no_grad()
-    def outputs(self, records: Side, candidates: Side) -> Tensor:
-        cut, cells, shape = _paired(records, candidates)
-        return self._client(cut, cells).unflatten(0, shape)
-
-    def responses(self, records: Side, candidates: Side) -> tuple[Tensor, Tensor]:
-        cut, cells, shape = _paired(records, candidates)
-        cut = cut.detach().clone().requires_grad_(True)
-        logits = self._client(cut, cells)
-        outputs = logits.shape[1]
-        gradients = [
-            torch.autograd.grad(logits[:, k].sum(), cut, retain_graph=k + 1 < outputs)[0] for k in range(outputs)
-        ]
-        return logits.detach().unflatten(0, shape), torch.stack(gradients, dim=1).unflatten(0, shape)
-
-
-def _paired(records: Side, candidates: Side) -> tuple[Tensor, Tensor, Sequence[int]]:
-    (cut,), (cells,) = records.tensors, candidates.tensors
-    shape = torch.broadcast_shapes(cut.shape[:-1], cells.shape[:-1])
-    return cut.expand(*shape, -1).flatten(0, -2), cells.expand(*shape, -1).flatten(0, -2), shape
-
-
-def width_of(model: SplitModel) -> int:
-    """Return the approximate number of values of the client part's forward pass for a record."""
-    return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))
