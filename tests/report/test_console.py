@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.progress import Task, TaskID
 
 from seepage.auditing import audit, prepare_all
 from seepage.report import progress
@@ -65,6 +66,25 @@ def test_the_time_left_stays_on_a_line_of_80_columns() -> None:
     drawn = [line for line in written.getvalue().replace("\r", "\n").splitlines() if "0/100" in line]
     assert drawn
     assert all("left" in line and "negative control" in line for line in drawn)
+
+
+def test_the_time_left_is_that_of_the_forecast_until_the_work_tells() -> None:
+    left, clock = progress.TimeLeft(), [0.0]
+    task = Task(TaskID(0), "", total=100.0, completed=0.0, _get_time=lambda: clock[0])
+    task.start_time = 0.0
+    assert left.render(task).plain == "-:--:--"
+    left.forecast, clock[0] = 100.0, 20.0
+    assert left.render(task).plain == "0:01:20"
+    # Alone, this first hundredth would say half an hour and more.
+    task.completed = 1.0
+    assert 80 < seconds_of(left.render(task).plain) < 300
+    task.completed, clock[0] = 50.0, 60.0
+    assert left.render(task).plain == "0:01:00"
+
+
+def seconds_of(clock: str) -> int:
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return 3600 * hours + 60 * minutes + seconds
 
 
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"

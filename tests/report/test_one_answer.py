@@ -121,6 +121,23 @@ def test_the_screen_of_many_configurations_has_at_most_45_lines_and_the_gravest_
     assert "not reached" not in words
 
 
+def test_five_configurations_come_before_the_words_of_warnings() -> None:
+    spec = CoinSpec.of(defenses=["none", *({"name": "gloves", "label": f"gloves_{number}"} for number in range(4))])
+    audit = CoinAudit(spec)
+    rows = [row("none", 0.99), *(row(f"gloves_{number}", 0.6) for number in range(4))]
+    findings = [Finding(f"SEEP{code:03}", "warning", "Something is doubtful", "...") for code in (40, 41)]
+    told = ["warning SEEP040 Something is doubtful.", "warning SEEP041 Something is doubtful."]
+    for lines, words in ((1, told), (15, [])):
+        audit.about = replace(audit.about, limits=("Word. " * 12 * lines,))
+        screen = StringIO()
+        Report(audit, rows, (), findings).show(Console(file=screen, width=80))
+        text = screen.getvalue()
+        assert len(text.splitlines()) <= MOST_LINES
+        assert [name for name in ("no defense", *(f"gloves_{n}" for n in range(4))) if f"\n {name} " not in text] == []
+        assert [line.strip() for line in text.splitlines() if "warning" in line] == words
+        assert ("Checks of this audit: 2 findings: SEEP040 and SEEP041 (--verbose prints all)" in text) == (not words)
+
+
 def test_of_several_audits_the_screen_lists_each_and_shows_the_gravest() -> None:
     mild = Report(CoinAudit(CoinSpec.of(variant="mild")), [row("none", 0.6)])
     grave = Report(CoinAudit(CoinSpec.of(variant="grave")), [row("none", 0.99)])

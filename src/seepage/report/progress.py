@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from seepage.report.terminal import Paragraph
@@ -26,6 +27,32 @@ _REPORT = 2.0
 _WIDE, _TIMES = 120, 36
 
 
+# Share of the work from which the time left is told by it alone, and not by the forecast.
+_TELLING = 0.1
+
+
+class TimeLeft(ProgressColumn):
+    """The time left: first what the forecast says, and more and more what the work done so far took.
+
+    The first jobs measure the speed badly, since several begin at once and none has ended.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forecast: float | None = None  # seconds from the beginning of the work
+
+    def render(self, task: Task) -> Text:
+        """Return hours, minutes and seconds; dashes where nothing is known."""
+        share = task.completed / task.total if task.total else 0.0
+        measured = None if not share or task.elapsed is None else task.elapsed * (1 - share) / share
+        if self.forecast is not None and task.elapsed is not None and share < _TELLING:
+            told = max(0.0, self.forecast - task.elapsed)
+            weight = share / _TELLING
+            measured = told if measured is None else weight * measured + (1 - weight) * told
+        left = "-:--:--" if measured is None else str(timedelta(seconds=max(0, int(measured))))
+        return Text(left, style="progress.remaining")
+
+
 class Bar(Listener):
     """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute."""
 
@@ -34,13 +61,14 @@ class Bar(Listener):
         bar = 30 if self._wide else 10
         # What is being done is cut, so that the time left stays on the line.
         self._room = max(10, console.width - bar - _TIMES)
+        self._left = TimeLeft()
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=bar),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
             TextColumn("elapsed,"),
-            TimeRemainingColumn(),
+            self._left,
             TextColumn("left"),
             console=console,
             disable=not console.is_terminal,
@@ -59,6 +87,7 @@ class Bar(Listener):
 
     def planned(self, plan: Plan) -> None:
         """Say what is about to be run, and what was measured before."""
+        self._left.forecast = plan.seconds
         self._line(outlook(plan, time.process_time()))
 
     def begin(self, work: float, jobs: int) -> None:

@@ -32,7 +32,7 @@ from seepage.report.document import (
     Section,
 )
 from seepage.settings.command import in_lines
-from seepage.text import how_many
+from seepage.text import how_many, listed
 
 SCREEN_WIDTH = 80
 """Characters of a line of text where there is no terminal."""
@@ -44,6 +44,8 @@ TABLE_WIDTH = 120
 _REPORT_LINES = 6
 # Remarks and rated sentences of an answer.
 _MOST_REMARKS, _MOST_RATED = 4, 2
+# Rows of a table with ranks for which the words of warnings make room: a default audit has so many defenses.
+_ROWS = 5
 _ALL = "--verbose prints all"
 # Letters of a name, and of a head of figures, that are not broken where there is room; of a row's name, nowhere.
 _NAME, _HEAD, _LEAST = 20, 9, 11
@@ -85,15 +87,18 @@ class _UnderHeading(Table):
 def show(console: Console, document: Document, verbose: bool = False) -> None:
     """Print the answer of a document, of 80 columns in at most ``MOST_LINES`` lines; with ``verbose`` all sections.
 
-    A table with ranks has as many rows as there is room for. What is filed elsewhere is not printed.
+    A table with ranks has as many rows as there is room for, and five before the words of warnings, of which then the
+    codes remain. What is filed elsewhere is not printed.
     """
     brief = bool(document.answer) and not verbose
     sections = document.answer if brief else document.sections
     ranked = [block.grid for section in sections for block in section.blocks if isinstance(block, Ruler) and block.grid]
     rows = max((len(grid.rows) for grid in ranked), default=1)
     parts: list[RenderableType] = []
-    for most in range(rows if brief else 1, 0, -1):
-        parts = _Screen(console, document, brief, most).parts(sections)
+    few = min(rows, _ROWS)
+    choices = [*((most, False) for most in range(rows, few - 1, -1)), *((most, True) for most in range(few, 0, -1))]
+    for most, codes in choices if brief else [(1, False)]:
+        parts = _Screen(console, document, brief, most, codes).parts(sections)
         if sum(len(console.render_lines(part, pad=False)) for part in parts) <= MOST_LINES - _REPORT_LINES:
             break
     for part in parts:
@@ -107,10 +112,15 @@ def say(*blocks: Block) -> None:
 
 
 class _Screen:
-    """A document in parts that Rich prints; ``most`` is the number of rows of a table with ranks in an answer."""
+    """A document in parts that Rich prints.
 
-    def __init__(self, console: Console, document: Document, brief: bool, most: int) -> None:
-        self._console, self._document, self._brief, self._most = console, document, brief, most
+    Args:
+        most: number of rows of a table with ranks in an answer.
+        codes: whether warnings of an answer are their codes alone.
+    """
+
+    def __init__(self, console: Console, document: Document, brief: bool, most: int, codes: bool) -> None:
+        self._console, self._document, self._brief, self._most, self._codes = console, document, brief, most, codes
 
     def parts(self, sections: Sequence[Section]) -> list[RenderableType]:
         """Return the title, where facts stand beside it, and all sections."""
@@ -119,6 +129,13 @@ class _Screen:
         return [part for section in [*named, *sections] for part in self._section(section)]
 
     def _section(self, section: Section) -> Iterator[RenderableType]:
+        match section.blocks:
+            case [Remarks(remarks, short=True)] if self._codes and all(item.severity != "error" for item in remarks):
+                more = len(remarks) - _MOST_REMARKS
+                codes = [item.code for item in remarks[:_MOST_REMARKS]] + ([f"{more} more"] if more > 0 else [])
+                words = f": {listed(codes)} ({_ALL})"
+                yield Paragraph(Text(section.title, "bold").append(words, "not bold"), indent=0)
+                return
         if section.title:
             if section.aside or not self._brief:
                 yield Text()
