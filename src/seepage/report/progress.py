@@ -27,7 +27,7 @@ _REPORT = 2.0
 _WIDE, _TIMES = 120, 36
 
 
-# Share of the work from which the time left is told by it alone, and not by the forecast.
+# Share of the work from which the time left is planned by it alone, and not by the forecast.
 _TELLING = 0.1
 
 
@@ -46,9 +46,9 @@ class TimeLeft(ProgressColumn):
         share = task.completed / task.total if task.total else 0.0
         measured = None if not share or task.elapsed is None else task.elapsed * (1 - share) / share
         if self.forecast is not None and task.elapsed is not None and share < _TELLING:
-            told = max(0.0, self.forecast - task.elapsed)
+            planned = max(0.0, self.forecast - task.elapsed)
             weight = share / _TELLING
-            measured = told if measured is None else weight * measured + (1 - weight) * told
+            measured = planned if measured is None else weight * measured + (1 - weight) * planned
         left = "-:--:--" if measured is None else str(timedelta(seconds=max(0, int(measured))))
         return Text(left, style="progress.remaining")
 
