@@ -558,7 +558,7 @@ class Behind(nn.Module):
 
 
 # What is computed as a client computes it, forward and backward, whatever it is for others.
-FOLLOWED = ("a derivative of its own", "without derivatives", "precision", "how it was made")
+FOLLOWED = ("a derivative of its own", "without derivatives", "in single precision", "precision", "how it was made")
 
 
 @pytest.mark.parametrize("made", [Asking, Forgetting, *FOLLOWED])

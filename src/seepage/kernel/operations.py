@@ -1003,7 +1003,7 @@ class Evaluator:
         put = lambda part: torch.scatter(  # noqa: E731
             wide(getattr(values[0], part), values[0]).clone(), along, at,
             wide(getattr(values[2], part), values[2]).double() if len(values) > 2
-            else torch.full(at.shape, float(source) if part == "mid" else 0.0).double(),
+            else torch.full(at.shape, float(cast(float, source)) if part == "mid" else 0.0).double(),
         )  # fmt: skip
         mid, rad = put("mid"), put("rad")
         return Value(mid, rad, rad, None, axis, values[0].dims, 0, any(one.behind for one in values))
