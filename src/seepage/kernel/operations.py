@@ -636,6 +636,9 @@ class Evaluator:
 
     def _mm(self, left: Any, right: Any) -> Value:
         one, two = self._both(left, right)
+        if one.axis is None and two.axis == 1 and (one.dims, two.dims, two.fold) == (2, 1, 0):
+            # W x^T = (x W^T)^T.
+            return replace(self._mm(replace(two, axis=0), one.moved(lambda t: t.T)), axis=1)
         if two.axis is not None:
             if one.axis is None or one.axis or two.axis or one.dims != 2 or two.dims != 2 or one.fold or two.fold:
                 raise RefusedError(_MIXES)
