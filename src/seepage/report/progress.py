@@ -21,13 +21,9 @@ _LOG_SECONDS = 60.0
 _LONG = 600.0
 # Seconds that checks and the report take.
 _REPORT = 2.0
-
-
 # Columns from which a bar is long, and those of the percentage and the times beside it.
 _WIDE, _TIMES = 120, 36
-
-
-# Share of the work from which the time left is planned by it alone, and not by the forecast.
+# Share of the work from which its pace alone says the time left, and no longer the forecast.
 _TELLING = 0.1
 
 

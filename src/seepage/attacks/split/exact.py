@@ -102,11 +102,11 @@ class Exact:
         check_gradient(view)
         usual = self.votes == 1 and self.scale == 1 and self.undo_mean
         exhaustive, target = self.search == "exhaustive", knowledge.schema.target
+        number = isinstance(target, Continuous)
         refused = (
             f"search={self.search!r}, votes={self.votes}, scale={self.scale}, undo_mean={self.undo_mean} are for "
             f"classes, but the target {target.name!r} is a number; leave them out."
         )
-        number = isinstance(target, Continuous)
         # Of a number as target, other exchanges of the same records tell what one leaves open.
         rounds = CutRounds.of(view.exchanges if number else [view])
         problem = CutProblem.of(rounds, knowledge, self.bins, seeds[0], self.closed_form)

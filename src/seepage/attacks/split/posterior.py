@@ -75,9 +75,8 @@ class Posterior:
 
     def by_round(self, view: CutView, knowledge: CutKnowledge) -> bool:
         """Return whether rounds are weighed one by one, so that records need not have been in the same ones."""
-        # Numbers that a message gives up to a region, and numbers as targets, are found from all messages at once.
         problem = CutProblem.of(CutRounds.of([view]), knowledge, self.bins, 0, self.closed_form, observed=False)
-        return not any(likelihood.applies(problem) for likelihood in self._together(knowledge))
+        return self._by_round(problem)
 
     def __call__(
         self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
@@ -91,7 +90,7 @@ class Posterior:
             )
         problem = self._problem(CutRounds.of(views), knowledge, seeds)
         current = self.weights == "current" and knowledge.defense.bare and isinstance(view, CutView)
-        if current and self.by_round(problem.first, knowledge):
+        if current and self._by_round(problem):
             # A gradient as it is tells all categories up to rounding: another one would only take time.
             problem = replace(problem, rounds=CutRounds.of([problem.first]))
         return self._guess(problem)
@@ -107,6 +106,10 @@ class Posterior:
 
     def _problem(self, rounds: CutRounds, knowledge: CutKnowledge, seeds: Sequence[int]) -> CutProblem:
         return CutProblem.of(rounds, knowledge, self.bins, seeds[0], self.closed_form, self.observed)
+
+    def _by_round(self, problem: CutProblem) -> bool:
+        # Numbers that a message gives up to a region, and numbers as targets, are found from all messages at once.
+        return not any(likelihood.applies(problem) for likelihood in self._together(problem.knowledge))
 
     def _together(self, knowledge: CutKnowledge) -> tuple[Likelihood, ...]:
         """Return the likelihoods that are of all messages of a record at once."""
