@@ -13,8 +13,10 @@ from rich.progress import Task, TaskID
 
 from seepage.auditing import audit, prepare_all
 from seepage.report import progress
+from seepage.report.document import Document, Grid, Section, heads, rows_of
 from seepage.report.progress import outlook
 from seepage.report.report import Report
+from seepage.report.terminal import show
 from seepage.results.checks.finding import Finding
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
@@ -183,3 +185,19 @@ def test_parts_that_are_not_their_authors_own_are_marked_in_tables(tmp_path: Pat
         assert text.count("vfldefender (our reading of its abstract)") >= least
         assert "ridge_sa (" not in text
     assert report.save(tmp_path / "out").read_text().count("(our reading of its abstract)") >= 2
+
+
+@pytest.mark.parametrize("width", range(66, 90))
+def test_no_figure_is_cut_at_the_right_edge(width: int) -> None:
+    names, figures = ("defense", "attack", "verdict"), ("read\nof 100", "whole\nrecords", "task accuracy")
+    lines = [
+        [defense, "inverting_gradients", "not decided", "0", "0%", "76.4 [70.5, 82.3]"]
+        for defense in ("no defense", "aggregation")
+    ]
+    grid = Grid("Of 100", heads(*names, *figures, numbers=figures), rows_of(lines))
+    file = io.StringIO()
+    show(Console(file=file, width=width), Document("", [Section("", "", [grid])]))
+    text = file.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "task accuracy" in text
+    assert text.count("76.4 [70.5, 82.3]") == 2

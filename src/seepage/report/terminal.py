@@ -240,21 +240,31 @@ class _Screen:
         places = [[i for i in group if i not in left_out] for group in places if group[0] not in left_out]
         rows = self._rows(grid)
         cells = [[_text([row[i] for i in group], grid, group, between) for group in places] for row in rows]
-        heads, width = [], 1
+        # The room that is left when all texts are broken, and what each of them lacks then.
+        heads, width, room, lacking = [], 1, self._console.width - 1, list[tuple[int, int, Head]]()
         for at, group in enumerate(places):
             column = grid.columns[group[0]]
             own = [line.plain for row in cells for line in row[at].split("\n")]
             if column.align == NUMBER:
                 title = _head(column.title, own)
-                least = max(map(cell_len, [*own, *title.split("\n")]))
+                least = broken = max(map(cell_len, [*own, *title.split("\n")]))
                 heads.append(Head(Text(title), justify="right", no_wrap=True))
             else:
                 words = [word for text in [*own, column.title] for word in text.split()]
                 least = min(_NAME, max(map(cell_len, words), default=1))
                 # Where nothing else helps, a name is broken anywhere.
-                min_width = least if between == " " else None if at else min(least, _LEAST)
-                heads.append(Head(Text(column.title), overflow="fold", min_width=min_width))
+                broken = least if between == " " else 1 if at else min(least, _LEAST)
+                heads.append(Head(Text(column.title), overflow="fold", min_width=broken))
+                lacking.append((max(map(cell_len, [*own, column.title])) - broken, broken, heads[-1]))
             width += least + 2
+            room -= broken + 2
+        if room >= 0:
+            # It goes to them in even shares. Rich would take what is missing from the widest column until that has the
+            # least it may have, and then cut the table at the right edge.
+            lacking.sort(key=lambda entry: entry[0])
+            for after, (lack, broken, head) in zip(range(len(lacking), 0, -1), lacking, strict=True):
+                share = min(lack, room // after)
+                head.width, room = broken + share, room - share
         table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.heading = Text(grid.caption, "bold")
         if not grid.caption:
