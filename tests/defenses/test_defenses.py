@@ -93,6 +93,19 @@ def test_noise_is_normal_of_the_scale_asked_for(scale: float) -> None:
     assert float((correlation - torch.eye(3, dtype=torch.float64)).abs().max()) < 4.9 / math.sqrt(sent.shape[1])
 
 
+def test_noise_depends_on_the_seed_of_a_victim_and_on_nothing_else() -> None:
+    nothing = {"weight": torch.zeros(5, 4, 3), "bias": torch.zeros(5, 4)}
+    sent = flat(GaussianNoise(0.1)(nothing, seeds=[7, 3, 7, 5, 3]))
+    alone = {seed: flat(GaussianNoise(0.1)({n: t[:1] for n, t in nothing.items()}, [seed]))[0] for seed in (3, 5, 7)}
+    assert [[bool((row == noise).all()) for noise in alone.values()] for row in sent] == [
+        [False, False, True],
+        [True, False, False],
+        [False, False, True],
+        [False, True, False],
+        [True, False, False],
+    ]
+
+
 def test_noise_is_added_whatever_the_update_and_scales_linearly() -> None:
     update, nothing = random_update(3), {name: torch.zeros_like(t) for name, t in random_update(3).items()}
     seeds = [1, 2, 3]
