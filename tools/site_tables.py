@@ -44,6 +44,7 @@ OUTCOMES = {
     "shown above": ("shown above", "above"),
     "open": ("open", ""),
     "not judgeable": ("not judgeable", ""),
+    "not run": ("not run", ""),
 }
 
 Link = Callable[[str], str]
@@ -98,7 +99,7 @@ def fill(markdown: str, root: Path, link: Link) -> str:
 
 
 def summary(paper: str, files: Files, link: Link) -> str:
-    """Return one line for each published table of a paper with the outcomes of its printed cells.
+    """Return one line for each published table of a paper with the outcomes of its printed cells, measured or not.
 
     Tables of which nothing can be judged share a line. Outcomes that the paper has none of are left out.
 
@@ -110,11 +111,12 @@ def summary(paper: str, files: Files, link: Link) -> str:
     Raises:
         FigureError: nothing of the paper was measured.
     """
-    rows, within, apart = [], 0, list[str]()
+    rows, within, apart, distances = [], 0, list[str](), list[float]()
     total, elsewhere = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for name, (table, lines) in _of(paper, files):
         printed = [line for line in lines if line["agreement"]]
         counts = Counter((line["agreement"], line["direction"]) for line in printed)
+        counts["not run", ""] = sum(1 for _ in table.cells()) - counts.total()
         total += counts
         address = f"[{table.name.partition('/')[2].replace('table', 'table ')}]({link(name)})"
         judged = _judged(lines)
@@ -122,16 +124,24 @@ def summary(paper: str, files: Files, link: Link) -> str:
             elsewhere += counts
             apart += [address] if printed else []
             continue
-        away = [abs(float(line["difference"])) for line in judged]
+        signed = [float(line["difference"]) for line in judged]
+        distances += signed
+        away = [abs(distance) for distance in signed]
         near = sum(distance <= MARGIN for distance in away)
         within += near
-        last = [site_figures.points(str(statistics.median(away))), str(near)]
+        last = [site_figures.points(str(statistics.median(away))), _mean(signed), str(near)]
         rows.append([address, table.title, _range(int(line["n"]) for line in judged), *_counts(counts), *last])
+    for table in tables().values():
+        unmeasured = sum(1 for _ in table.cells()) if table.name.replace("/", "_") not in files else 0
+        if unmeasured and table.name.startswith(f"{paper}/"):
+            counts = Counter({("not run", ""): unmeasured})
+            total += counts
+            rows.append([f"`{table.name}`", table.title, "", *_counts(counts), "", "", ""])
     if not rows:
         raise site_figures.FigureError(f"nothing of the paper {paper!r} was measured.")
     if apart:
-        rows.append([", ".join(apart), "Of other data or another measure", "", *_counts(elsewhere), "", ""])
-    rows.append(["**all**", "", "", *_counts(total), "", str(within)])
+        rows.append([", ".join(apart), "Of other data or another measure", "", *_counts(elsewhere), "", "", ""])
+    rows.append(["**all**", "", "", *_counts(total), "", _mean(distances), str(within)])
     head = [
         "table",
         "what it shows",
@@ -139,10 +149,16 @@ def summary(paper: str, files: Files, link: Link) -> str:
         "cells",
         *OUTCOMES,
         "median distance, points",
+        "mean difference, points",
         f"within {100 * MARGIN:g} points",
     ]
     used = [i for i, name in enumerate(head) if name not in OUTCOMES or rows[-1][i] != "0"]
     return _table([head[i] for i in used], [[row[i] for i in used] for row in rows])
+
+
+def _mean(distances: Sequence[float]) -> str:
+    """Return the mean of ours less the print, in points."""
+    return site_figures.points(str(statistics.fmean(distances)), signed=True)
 
 
 def _judged(lines: Sequence[site_figures.Line]) -> list[site_figures.Line]:

@@ -86,6 +86,11 @@ def rounded(line: dict[str, str]) -> str:
     return shown.removeprefix("-") if float(shown) == 0 and line["unit"] != "plain" else shown.replace("-", "−")
 
 
+def figures(printed: object) -> int:
+    """Return the number of figures in what a table prints: means, most of them with a deviation."""
+    return sum(map(figures, printed.values())) if isinstance(printed, dict) else 1
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / site_tables.FOLDER
@@ -112,10 +117,27 @@ def test_the_page_of_results_is_short_and_its_counts_are_what_the_files_say() ->
         ]
         shown = dict(zip(head, total, strict=True))
         assert shown.pop("table") == "**all**"
+        printed = sum(figures(table.published) for name, table in TABLES.items() if name.startswith(f"{paper}/"))
+        wanted["not run", ""] = printed - len(lines)
         counts = {name: int(shown[name]) for name in site_tables.OUTCOMES if name in shown}
         assert counts == {name: wanted[at] for name, at in site_tables.OUTCOMES.items() if wanted[at]}
-        assert int(shown["cells"]) == sum(counts.values()) == len(lines)
+        assert int(shown["cells"]) == sum(counts.values()) == printed
         assert int(shown["within 5 points"]) == len(near)
+        away = [100 * float(line["difference"]) for line in lines if line["unit"] == "percent" and line["difference"]]
+        signed = f"{sum(away) / len(away):+.1f}".replace("-", "−")
+        assert shown["mean difference, points"] == signed
+
+
+def test_each_printed_cell_is_counted_once_and_tableak_prints_as_many_as_its_tables_have() -> None:
+    for path in FILES:
+        table = TABLES[path.stem.replace("_", "/", 1)]
+        places = [tuple(line[axis] for axis in table.axes) for line in lines_of(path) if line["agreement"]]
+        assert len(places) == len(set(places)), path.name
+        printed = [tuple(place.get(axis, "") for axis in table.axes) for place in table.cells()]
+        assert len(printed) == len(set(printed)) == figures(table.published)
+        assert set(places) <= set(printed), path.name
+    # Counted in the paper: tables 6, 9 to 34.
+    assert sum(figures(table.published) for name, table in TABLES.items() if name.startswith("tableak/")) == 1022
 
 
 def test_the_page_lists_every_cell_that_is_shown_to_read_less_with_its_cause() -> None:

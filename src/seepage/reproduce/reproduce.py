@@ -13,7 +13,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit
+from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit, Unit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.elsewhere import Machines
 from seepage.run.plan import check_counts, make_plan
@@ -184,6 +184,7 @@ def reproduce(
             narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.configurations]
             _run(narrowed, audits, store, folder, listener, comparison, machines)
         earlier_runs = [stored_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
+        shown = set[tuple[str, Unit, tuple[tuple[str, Scalar], ...]]]()
         for part, audit, runs in zip(parts, audits, earlier_runs, strict=True):
             about = audit.about
             if audit.dataset is not None:
@@ -194,11 +195,13 @@ def reproduce(
             rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, training)]
             comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
-            comparison.cells.extend(
-                cell
-                for cell, label, configuration in cells
-                if part.counts(selection, cell.place, label, configuration, all_there=run_missing)
-            )
+            for cell, label, configuration in cells:
+                where = (cell.run, cell.unit, tuple(sorted(cell.place.items())))
+                # What the print has once, such as a baseline of two protocols, is shown once.
+                again = label in table.once and where in shown
+                shown.add(where)
+                if not again and part.counts(selection, cell.place, label, configuration, all_there=run_missing):
+                    comparison.cells.append(cell)
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
         if not run_missing and not store.is_empty and not any(earlier_runs) and not comparison.rows:
             raise BadInputError(

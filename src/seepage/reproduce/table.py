@@ -170,6 +170,18 @@ class PublishedTable(_Data):
         mean, *std = [round(number / by, 6) for number in numbers]
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
+    def cells(self) -> Iterator[Place]:
+        """Yield the place of each printed figure, whether it is measured or not; values on axes are texts."""
+
+        def below(printed: object, axes: Sequence[str]) -> Iterator[Place]:
+            if isinstance(printed, dict) and axes:
+                for value, inner in printed.items():
+                    yield from ({axes[0]: str(value), **place} for place in below(inner, axes[1:]))
+            elif not isinstance(printed, dict):
+                yield {}
+
+        return below(self.published, self.axes)
+
     def reading(self, place: Place) -> Reading:
         """Return what is printed at a place: the reading whose own place says most of it."""
         fitting = (r for r in self.metrics.values() if all(place.get(a) == str(v) for a, v in r.place.items()))
