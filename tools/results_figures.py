@@ -1,7 +1,9 @@
-"""Draws the figures of the results, one for each paper, from the CSV files in ``benchmarks/results``.
+"""Draws the figures of the results from the CSV files in ``benchmarks/results``, and the page that shows them all.
 
-python tools/results_figures.py          write docs/results/*.svg anew
+python tools/results_figures.py          write docs/results/*.svg, docs/results/figures and docs/results/figures.md anew
 python tools/results_figures.py --check  fail if one would change
+
+One figure of each paper is drawn here; those of published tables are as ``seepage reproduce`` draws them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from pathlib import Path
 from scipy import stats
 
 import site_figures
+from seepage.reproduce.drawing import drawing
+from seepage.reproduce.table import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "benchmarks/results"
@@ -388,6 +392,39 @@ FIGURES = {
 }
 
 
+def drawn(root: Path) -> dict[str, str]:
+    """Return the texts of all files by their paths: figures of papers, of tables, and the page of the latter."""
+    files = {f"{name}.svg": draw(root) for name, draw in FIGURES.items()}
+    sections: dict[str, list[str]] = {}
+    for table in tables().values():
+        name = table.name.replace("/", "_")
+        path = root / FOLDER / f"{name}.csv"
+        text = drawing(table, site_figures.read(path)) if table.drawn is not None and path.is_file() else None
+        if text is not None:
+            files[f"figures/{name}.svg"] = text
+            shown = f"![{table.title}](figures/{name}.svg)\n\n`seepage reproduce {table.name}`"
+            data = f"as data: [{name}.csv](../../benchmarks/results/{name}.csv)"
+            sections.setdefault(PAPER_NAMES[table.name.partition("/")[0]], []).append(
+                f"### {table.title}\n\n{shown}; {data}. Source: {table.source}.\n"
+            )
+    page = "".join(f"\n## {paper}\n\n" + "\n".join(shown) for paper, shown in sections.items())
+    files["figures.md"] = f"{_PAGE}{page}"
+    return files
+
+
+PAPER_NAMES = {
+    "exact": "EXACT: split learning",
+    "property": "Dataset properties: pooled learning",
+    "tableak": "TabLeak: horizontal learning",
+    "uifv": "UIFV: vertical learning",
+}
+_PAGE = """# Figures of the papers
+
+For readers who compare our repeats with a paper at a glance. Full marks are ours, with 95% intervals; hollow, dashed
+ones are printed. `seepage reproduce` draws each of them into its run folder, beside the data.
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check all figures; return the exit status.
 
@@ -397,9 +434,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the figures of the results anew.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if a figure would change")
     check, stale = parser.parse_args(arguments).check, []
-    for name, draw in FIGURES.items():
-        path = ROOT / DRAWN / f"{name}.svg"
-        made = draw(ROOT)
+    for name, made in drawn(ROOT).items():
+        path = ROOT / DRAWN / name
         if not check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(made, encoding="utf-8")

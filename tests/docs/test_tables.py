@@ -476,6 +476,13 @@ def test_the_figures_are_what_the_files_say_and_small() -> None:
             assert f"results/{name}.svg)" in (ROOT / page).read_text(encoding="utf-8"), page
 
 
+def test_each_table_that_is_drawn_is_on_the_page_of_figures() -> None:
+    page = (ROOT / results_figures.DRAWN / "figures.md").read_text(encoding="utf-8")
+    named = {path.stem for path in FILES if TABLES[path.stem.replace("_", "/", 1)].drawn is not None}
+    assert set(re.findall(r"\(figures/(\w+)\.svg\)", page)) == named
+    assert {path.stem for path in (ROOT / results_figures.DRAWN / "figures").iterdir()} == named
+
+
 def test_a_figure_shows_the_points_of_its_file() -> None:
     text = results_figures.uifv(ROOT)
     lines = [line for line in lines_of(ROOT / site_tables.FOLDER / "uifv_table6.csv") if line["run"] == "faithful"]

@@ -15,7 +15,7 @@ from seepage.report.document import Grid, heads, rows_of
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console, say, show
 from seepage.reproduce.page import table_document
-from seepage.reproduce.reproduce import Selection
+from seepage.reproduce.reproduce import FIGURE, FILE, Selection
 from seepage.reproduce.reproduce import reproduce as run_table
 from seepage.reproduce.table import load_table, tables
 from seepage.settings.catalogue import setting
@@ -124,7 +124,9 @@ def reproduce(
     show(make_console(), table_document(comparison))
     # Where nothing is run, nothing is written.
     if not compare_only:
-        print(f"Comparison: {shown_path(folder / 'comparison.csv')}")
+        print(f"Comparison: {shown_path(folder / FILE)}")
+        if (folder / FIGURE).exists():
+            print(f"Figure: {shown_path(folder / FIGURE)}")
     if comparison.failed:
         raise typer.Exit(Exit.JOBS_FAILED)
 

@@ -6,9 +6,12 @@ which browsers show when the pointer is on it.
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Literal, TypeGuard
 
 from markupsafe import Markup
@@ -92,6 +95,39 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
         '<svg class="{}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {:.0f}" aria-hidden="true">'
     ).format(kind, width, height)
     return head + Markup("").join(parts) + Markup("</svg>")
+
+
+def standalone(figures: Sequence[Figure], title: str, columns: int = 1) -> str:
+    """Return figures side by side as the text of an SVG file, in the page's colours on white.
+
+    Args:
+        figures: the panels, row by row, each under its title.
+        title: heading of the file, and its description.
+        columns: number of panels in a row.
+    """
+    style = (resources.files("seepage.report") / "templates" / "style.css").read_text("utf-8")
+    colors = re.match(r":root \{.*?\n\}", style, re.S)
+    assert colors is not None
+    gap, parts, below = 30.0, list[Markup](), 40.0
+    for first in range(0, len(figures), columns):
+        drawn = [(figure, str(draw(figure))) for figure in figures[first : first + columns]]
+        heights = [float(svg.partition(f'viewBox="0 0 {WIDE} ')[2].partition('"')[0]) for _, svg in drawn]
+        for number, ((figure, svg), height) in enumerate(zip(drawn, heights, strict=True)):
+            left = number * WIDE
+            parts.append(
+                Markup('<text x="{}" y="{}" font-weight="600">{}</text>').format(left + _PAD, below, figure.title)
+            )
+            place = f' x="{left}" y="{below + 8}" width="{WIDE}" height="{height:.0f}" '
+            parts.append(Markup(svg.replace(" ", place, 1)))
+        below += max(heights) + gap
+    width, shown = WIDE * min(columns, len(figures)), html.escape(title, quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {below:.0f}" role="img" aria-label="{shown}">\n'
+        f"<style>{colors[0]}\ntext {{font-family: system-ui, sans-serif; font-size: {_SIZE}px; fill: var(--text);}}"
+        f"</style>\n"
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
+        f'<text x="{_PAD}" y="20" font-weight="600">{html.escape(title)}</text>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
 
 
 def _points(series: Curve, x: _Scale, y: _Scale) -> Iterator[Markup]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,6 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
+from seepage.reproduce.drawing import drawing
 from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit, Unit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.elsewhere import Machines
@@ -24,7 +27,7 @@ from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit, Configuration, Given, TaskTraining
 from seepage.settings.units import Tables
 
-FILE = "comparison.csv"
+FILE, FIGURE = "comparison.csv", "figure.svg"
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,10 @@ def reproduce(
             write_provenance(folder, store)
     comparison.gains.update(_gains(table, selection, parts, earlier_runs, run_missing))
     if folder is not None and run_missing:
-        write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()), private=False)
+        text = as_csv(table, comparison.cells, short_commit())
+        write_whole(folder / FILE, text, private=False)
+        if (figure := drawing(table, list(csv.DictReader(io.StringIO(text))))) is not None:
+            write_whole(folder / FIGURE, figure, private=False)
         write_results(folder, comparison.rows)
     return comparison
 

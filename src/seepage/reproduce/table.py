@@ -108,6 +108,20 @@ class PlannedAudit(_Data):
         return name if (name := label.partition("(")[0]) in self.grid else None
 
 
+class Drawn(_Data):
+    """What a table shows as a figure.
+
+    Attributes:
+        across: axis whose values stand from left to right.
+        panels: axes whose values have a panel each; the other axes tell the curves of a panel apart.
+        runs: runs that are drawn; all if empty.
+    """
+
+    across: str
+    panels: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
 class PublishedTable(_Data):
     """A table of a paper: the audits to run, and the printed figures; CONTRIBUTING.md says how one is added.
 
@@ -124,6 +138,7 @@ class PublishedTable(_Data):
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
             for a figure whose values are not printed.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
+        drawn: figure that shows it, for curves; None for what is a table alone.
         unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
     """
 
@@ -144,11 +159,14 @@ class PublishedTable(_Data):
     judged: bool = True
     unlike: tuple[Place, ...] = ()
     binomial: bool = False
+    drawn: Drawn | None = None
 
     @model_validator(mode="after")
     def _distinguishable(self) -> PublishedTable:
         if not self.audits or any(bool(audit.name) == bool(self.parts) for audit in self.audits):
             raise ValueError("either each audit has a name, or the table has parts")
+        if self.drawn is not None and not {self.drawn.across, *self.drawn.panels} <= {*self.axes}:
+            raise ValueError(f"a figure is drawn along axes of the table, {self.axes}; got {self.drawn}")
         return self
 
     @property
