@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.progress import Task, TaskID
 
 from seepage.auditing import audit, prepare_all
 from seepage.report import progress
-from seepage.report.document import Document, Grid, Section, heads, rows_of
+from seepage.report.document import Document, Grid, Ruler, Section, heads, rows_of
 from seepage.report.progress import outlook
 from seepage.report.report import Report
 from seepage.report.terminal import show
@@ -21,6 +22,29 @@ from seepage.results.checks.finding import Finding
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
 from seepage.settings.horizontal.spec import make_spec
+
+
+def test_the_rows_of_an_answer_are_lines_and_spare_columns_are_left_out_for_it() -> None:
+    names = [f"dp_sgd(epsilon={epsilon})" for epsilon in (8, 3, 1)]
+    lines = [[name, "unmix", "whole records read", "100 [48, 100]", "100%", "77.4 [71.4, 83.4]"] for name in names]
+    numbers = ("read\nof 100", "whole\nrecords", "task accuracy")
+    columns = [
+        replace(column, spare=column.title in ("attack", "whole\nrecords"))
+        for column in heads("defense", "attack", "verdict", *numbers, numbers=numbers)
+    ]
+    grid = Grid("Of 100 cells", columns, rows_of(lines), ranks=[1, 2, 3], rows_are="configuration")
+    answer = Document("", [], answer=[Section("answer", "", [Ruler((), (), grid)])])
+    for width, shown in (
+        (80, {"unmix": False, "100%": False}),
+        (88, {"unmix": True, "100%": False}),
+        (120, {"unmix": True, "100%": True}),
+    ):
+        written = io.StringIO()
+        show(Console(file=written, width=width), answer)
+        text = written.getvalue()
+        for name in names:
+            assert re.search(rf"^{re.escape(name)} .*whole records read .*77.4 \[71.4, 83.4\]", text, re.M), text
+        assert {word: word in text for word in shown} == shown
 
 
 def test_a_long_plan_names_what_takes_most_of_it() -> None:

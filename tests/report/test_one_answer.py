@@ -133,7 +133,7 @@ def test_five_configurations_come_before_the_words_of_warnings() -> None:
         Report(audit, rows, (), findings).show(Console(file=screen, width=80))
         text = screen.getvalue()
         assert len(text.splitlines()) <= MOST_LINES
-        assert [name for name in ("no defense", *(f"gloves_{n}" for n in range(4))) if f"\n {name} " not in text] == []
+        assert [name for name in ("no defense", *(f"gloves_{n}" for n in range(4))) if f"\n{name} " not in text] == []
         assert [line.strip() for line in text.splitlines() if "warning" in line] == words
         assert ("Checks of this audit: 2 findings: SEEP040 and SEEP041 (--verbose prints all)" in text) == (not words)
 

@@ -5,8 +5,6 @@ Below twenty units a sentence has counts and the range over units, and no interv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from seepage.assessment.gain import pooled
@@ -119,15 +117,12 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
         return [f"Of 100 {missed}, {are} {verb} ({units})."]
     if n >= FEW or not by_units(spec):
         return [f"Of 100 {missed}, {read} [{in_hundred(low)}, {rounded_up(high)}] are {verb} ({units})."]
-    return [f"Of 100 {missed}, {are} {verb} ({units}{_across(_shares(result, record))})."]
-
-
-def _across(shares: Sequence[float]) -> str:
-    """Return the range over units; empty for fewer than two."""
+    shares = [in_hundred(share) for share in _shares(result, record)]
     if len(shares) < 2:
-        return ""
-    least, most = in_hundred(min(shares)), in_hundred(max(shares))
-    return f", {least} in each" if least == most else f", from {least} to {most}"
+        return [f"Of 100 {missed}, {are} {verb} ({units})."]
+    if min(shares) == max(shares):
+        return [f"Of 100 {missed}, {are} {verb} in each of {units}."]
+    return [f"Of 100 {missed}, {are} {verb} ({units}, from {min(shares)} to {max(shares)})."]
 
 
 def _shares(result: AuditResult, record: Record) -> list[float]:

@@ -161,7 +161,10 @@ def _answers(result: AuditResult) -> Grid:
     names = [*sizes, *(["defense"] if defended else []), "attack", "verdict", *figures]
     caption = f"Of 100 {missed} that an informed guess misses [95% interval]"
     ranks = [GRAVITY.index(record["tier"]) for record in result.attacked] + [-1] * len(left)
-    columns = heads(*names, numbers=[*sizes, *figures])
+    columns = [
+        replace(column, spare=column.title in ("attack", "whole\nrecords"))
+        for column in heads(*names, numbers=[*sizes, *figures])
+    ]
     return Grid(caption, columns, rows_of(lines), ranks=ranks, rows_are="configuration")
 
 

@@ -160,6 +160,8 @@ class _Screen:
             case Plot() | Ruler():
                 if block.grid is not None:
                     yield self._table(block.grid)
+                    if self._brief and block.grid.ranks is not None:
+                        yield Text()
             case Conclusion():
                 sentences = list(block.sentences)
                 head = sentences.pop(0) if block.tier is None else block.tier.upper()
@@ -219,14 +221,16 @@ class _Screen:
     def _table(self, grid: Grid) -> Table:
         """Return a table with as many columns as there is room for, its figures stacked where there is little."""
         spare = [i for i, column in enumerate(grid.columns) if column.spare]
-        for number in range(len(spare), -1, -1):
-            table, width = self._columns(grid, spare[number:], " ")
-            if width <= self._console.width:
-                return table
+        # In an answer a row on one line is worth more than a spare column.
+        for whole in (True, False) if self._brief and grid.ranks is not None else (False,):
+            for number in range(len(spare), -1, -1):
+                table, width, lacking = self._columns(grid, spare[number:], " ")
+                if width + lacking * whole <= self._console.width:
+                    return table
         return self._columns(grid, spare, "\n")[0]
 
-    def _columns(self, grid: Grid, left_out: Sequence[int], between: str) -> tuple[Table, int]:
-        """Return a table without some columns, and the width that it needs.
+    def _columns(self, grid: Grid, left_out: Sequence[int], between: str) -> tuple[Table, int, int]:
+        """Return a table without some columns, the width that it needs, and how much more no text needs to be broken.
 
         What joins the column before it stands in its cells after ``between``.
         """
@@ -265,7 +269,9 @@ class _Screen:
             for after, (lack, broken, head) in zip(range(len(lacking), 0, -1), lacking, strict=True):
                 share = min(lack, room // after)
                 head.width, room = broken + share, room - share
-        table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        # An answer has no line to spare between a heading and its table.
+        brief = self._brief and grid.ranks is not None
+        table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=not brief)
         table.heading = Text(grid.caption, "bold")
         if not grid.caption:
             table = Table(*heads, box=None, pad_edge=False, header_style="bold")
@@ -277,7 +283,7 @@ class _Screen:
             notes.append(f"and {how_many(hidden, grid.rows_are)} more{more}")
         if notes:
             table.caption, table.caption_justify = Text(" ".join(notes), "dim"), "left"
-        return table, width
+        return table, width, sum(lack for lack, *_ in lacking)
 
     def _rows(self, grid: Grid) -> Sequence[Sequence[GridCell]]:
         """Return the rows for which there is room: those of the highest ranks, or the first."""
