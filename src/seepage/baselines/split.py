@@ -40,11 +40,13 @@ class Nearest:
 
     EXACT's comparison. Its figures show that it uses five neighbours, Euclidean distances and unscaled codes: sorted
     categories are numbered, and numbers stay as they are. Where several values have the most votes, the smallest
-    number in that order wins; a continuous column gets the neighbours' median.
+    number in that order wins; a continuous column gets the neighbours' median. Whether it scales columns is not stated;
+    unscaled, those of large numbers decide alone.
 
     Attributes:
         on: data that distances are measured in: ``features``: the server's own columns, ``output``: its activations.
         neighbours: number of neighbours that vote.
+        scaled: whether each column is divided by its standard deviation over the auxiliary rows first.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -52,6 +54,7 @@ class Nearest:
 
     on: Neighbourhood = "features"
     neighbours: int = 5
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         check_choice("what neighbours are near in:", self.on, Neighbourhood)
@@ -70,6 +73,11 @@ class Nearest:
         else:
             auxiliary = numbered(schema, model.public, rows.cells[:, list(model.public)])
             records = numbered(schema, model.public, view.features)
+        if self.scaled:
+            spread = auxiliary.std(0, correction=0)
+            # A column of one value, and one without any, tells no rows apart.
+            spread[spread == 0] = 1.0
+            auxiliary, records = auxiliary / spread, records / spread
         near = []
         for part in records.split(max(1, _AT_ONCE // len(auxiliary))):
             # Not by products of rows: large numbers beside small codes would lose these.
