@@ -306,10 +306,10 @@ def passing(name: str, chance: float, task: ResultRow) -> Candidate:
 def test_of_what_costs_alike_the_one_that_passes_again_is_recommended() -> None:
     slim, sure, surest = (passing(n, c, task_of(0.76)) for n, c in (("a", 0.5), ("b", 0.93), ("c", 1.0)))
     # Beyond 90% the order of cost decides.
-    chosen = [c.words for c in _Advisor._recommending([slim, sure, surest]) if c.status == "recommended"]
+    chosen = [c.words for c in _Advisor._with_recommended([slim, sure, surest]) if c.status == "recommended"]
     assert chosen == ["b(1)"]
-    assert [c.status for c in _Advisor._recommending([slim])] == ["recommended"]
-    assert [c.status for c in _Advisor._recommending([replace(slim, status="failed")])] == ["failed"]
+    assert [c.status for c in _Advisor._with_recommended([slim])] == ["recommended"]
+    assert [c.status for c in _Advisor._with_recommended([replace(slim, status="failed")])] == ["failed"]
     # What is shown to cost more is no alternative.
     assert _as_cheap(slim, passing("d", 1.0, task_of(0.755)))
     assert not _as_cheap(slim, passing("d", 1.0, task_of(0.70)))
@@ -320,7 +320,7 @@ def test_the_cheapest_of_those_that_pass_is_recommended_and_among_equals_the_wea
         return replace(passing("noise", chance, task_of(mean)), lever=Lever("noise", 0.1, 10.0), strength=strength)
 
     def recommended_of(*done: Candidate) -> list[str]:
-        return [c.words for c in _Advisor._recommending(done) if c.status == "recommended"]
+        return [c.words for c in _Advisor._with_recommended(done) if c.status == "recommended"]
 
     # Less noise that is shown to cost more is not taken, and a smaller chance does not make another change cheaper.
     assert recommended_of(noise(0.2, 0.70), noise(2.0, 0.76)) == ["noise(2)"]
@@ -385,7 +385,7 @@ def test_costs_are_differences_with_their_interval(recommendation: Recommendatio
 
 def test_what_no_number_of_repetitions_shows_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the exact attack cannot be tried, no confirmation is spent, and nothing is said to be safe."""
-    monkeypatch.setattr(sys.modules[_Advisor.__module__], "_untried", lambda report: True)
+    monkeypatch.setattr(sys.modules[_Advisor.__module__], "_proofs_untried", lambda report: True)
     found = search(recommend={"below": 0.9})
     assert found.outcome == "undecided"
     assert not any(candidate.confirmed for candidate in found.candidates)
@@ -414,10 +414,13 @@ def test_a_weaker_strength_stands_where_the_next_learns_nothing(monkeypatch: pyt
     monkeypatch.setattr(_Advisor, "_with_chance", lambda self, candidate: replace(candidate, chance=0.7))
     useless = {5.0}
     monkeypatch.setattr(_Advisor, "_unusable", lambda self, given, c: c if c.strength in useless else None)
-    assert (advisor._likely(given, noise, [1.0, 5.0]).strength, looked["noise", 1.0].status) == (1.0, "unclear")
+    assert (advisor._likely_strength(given, noise, [1.0, 5.0]).strength, looked["noise", 1.0].status) == (
+        1.0,
+        "unclear",
+    )
     looked["noise", 1.0] = replace(looked["noise", 1.0], status="not reached")
     useless.clear()
-    assert advisor._likely(given, noise, [1.0, 5.0]).strength == 5.0
+    assert advisor._likely_strength(given, noise, [1.0, 5.0]).strength == 5.0
 
 
 @pytest.fixture

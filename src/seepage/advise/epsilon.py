@@ -1,4 +1,10 @@
-"""Audit of whole trainings by membership: which canaries of a table a trained network was trained on."""
+"""Audit of whole trainings by membership: which canaries of a table a trained network was trained on.
+
+Each canary is trained on by the toss of a coin. Under an epsilon, and delta aside, a guess whether it was is right with
+probability ``exp(epsilon) / (1 + exp(epsilon))`` at most, whatever the other coins were. So the number of right ones of
+G guesses is no more, in distribution, than a binomial one with that probability. The bound is the largest epsilon that
+so many right guesses exclude (``assessment.one_run``). The epsilon that is accounted for has to be at least as large.
+"""
 
 from __future__ import annotations
 

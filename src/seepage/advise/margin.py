@@ -1,4 +1,15 @@
-"""How likely a further audit is to pass a limit, by the units that were seen."""
+"""How likely a further audit is to pass a limit, by the units that were seen.
+
+Of n units with lifts Y_i, N fresh ones are predicted by the Bayesian bootstrap: shares of the n units are drawn from a
+flat Dirichlet distribution, and how often each of them is met, c_i, from a multinomial one with N draws and these
+shares. The audit passes where the mixture of bets of ``assessment.decision`` reaches its wealth,
+
+    log sum_b w_b exp(sum_i c_i log(1 + b (X_i - 1)))  >=  log(1 / alpha),   X_i = (1 - Y_i) / (1 - limit).
+
+The inner sum is one product of matrices for all bets and draws. Of figures with a share of the gap, such as a label, it
+has to be shown too that less than WHOLE of the gap is closed. With scores s_i, and p_i of the best baseline, that is
+``s - p < WHOLE (1 - p)``, hence ``p + (1 - s) / (1 - WHOLE) > 1``, on average. These are payoffs of a second mixture.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +52,7 @@ def chance_of_passing(
     by_sample: dict[int | None, list[Standing]] = {}
     for standing in standings:
         by_sample.setdefault(standing.figure.sample, []).append(standing)
-    passing = [_passes(some, limit, units, alpha, generator).mean() for some in by_sample.values()]
+    passing = [_passes(group, limit, units, alpha, generator).mean() for group in by_sample.values()]
     # As many fresh trainings as were seen, each like one of those with other members.
     return float(np.mean(passing) ** len(passing))
 
@@ -52,11 +63,11 @@ def _passes(
     """Return for each drawn audit whether all figures pass."""
     passed = np.ones(_DRAWS, dtype=bool)
     # Attacks that were cleared earlier have seen fewer units.
-    for seen in dict.fromkeys(len(standing.lifts) for standing in standings):
-        shares = generator.dirichlet(np.ones(seen), size=_DRAWS)
+    for sample_size in dict.fromkeys(len(standing.lifts) for standing in standings):
+        shares = generator.dirichlet(np.ones(sample_size), size=_DRAWS)
         counts = np.stack([generator.multinomial(units, share) for share in shares]).T.astype(np.float64)
         for standing in standings:
-            if len(standing.lifts) == seen:
+            if len(standing.lifts) == sample_size:
                 passed &= _shown((1 - standing.lifts) / (1 - limit), counts, alpha)
                 if standing.closed is not None:
                     payoffs = standing.predicted + (1 - standing.scores) / (1 - decision.WHOLE)

@@ -24,9 +24,9 @@ _OUTCOMES = {"found": "Found", "none": "None meets it", "undecided": "Undecided"
 
 def write_recommendation(folder: Path, advice: Recommendation) -> None:
     """Write the page and its figures into a run folder."""
-    own = _own(advice)
-    write_whole(folder / PAGE, page(recommendation_document(advice)), own)
-    write_whole(folder / FIGURES, as_json(advice) + "\n", own)
+    private = _private(advice)
+    write_whole(folder / PAGE, page(recommendation_document(advice)), private)
+    write_whole(folder / FIGURES, as_json(advice) + "\n", private)
 
 
 def as_json(advice: Recommendation) -> str:
@@ -50,7 +50,19 @@ def recommendation_document(advice: Recommendation) -> Document:
     recommended: list[Block] = [Conclusion(None, _TIERS[advice.outcome], [capitalised(advice.line)])]
     if advice.chosen is not None:
         recommended.append(Command("Put this into your deployment, or audit it again with", command(advice)))
-    words, rejected = _words(advice), in_words(advice)
+    words = [
+        f"{_OUTCOMES[advice.outcome]}. Attacks know the defense that they face, and every change met the same "
+        "repetitions in the search.",
+        f"A change is recommended only after a confirmation on fresh repetitions, at level {advice.alpha:.2g} each. Of "
+        "several that are not shown to differ in cost, one that a further audit passes with 90% comes first.",
+    ]
+    privacy = {} if advice.chosen is None else {row.metric: row for row in advice.chosen.privacy}
+    if (accounted := privacy.get("epsilon")) is not None and accounted.mean is not None:
+        steps, delta = accounted.settings.get("steps"), accounted.settings.get("delta")
+        over = "" if steps is None else f" over {steps:,} rounds"
+        with_delta = "" if delta is None else f" at delta {delta:.2g}"
+        words.append(f"Its accounted epsilon for a single record is {accounted.mean:.3g}{over}{with_delta}.")
+    rejected = in_words(advice)
     unmeasured = "What changes cost the task was not measured, so there is nothing to draw."
     drawing = Plot(_frontier(advice, drawn), table) if len(drawn) > 1 else unmeasured
     facts = [] if report is None else assumptions(report.audit)
@@ -71,7 +83,7 @@ def recommendation_document(advice: Recommendation) -> Document:
         [Section("candidates", "", [table, *proved, *words])],
         lead=f"The cheapest change that keeps the lift on {advice.figure} below {100 * advice.wish.below:g} points.",
         notice="This report is about a table of your own. It holds rates; treat it as confidential."
-        if _own(advice)
+        if _private(advice)
         else "",
     )
 
@@ -92,24 +104,7 @@ def command(advice: Recommendation) -> str:
     return " ".join(piece for piece in pieces if piece)
 
 
-def _words(advice: Recommendation) -> list[str]:
-    words = [
-        f"{_OUTCOMES[advice.outcome]}. Attacks know the defense that they face, and every change met the same "
-        "repetitions in the search.",
-        f"A change is recommended only after a confirmation on fresh repetitions, at level {advice.alpha:.2g} each. Of "
-        "several that are not shown to differ in cost, one that a further audit passes with 90% comes first.",
-    ]
-    chosen = advice.chosen
-    privacy = {} if chosen is None else {row.metric: row for row in chosen.privacy}
-    if (accounted := privacy.get("epsilon")) is not None and accounted.mean is not None:
-        steps, delta = accounted.settings.get("steps"), accounted.settings.get("delta")
-        over = "" if steps is None else f" over {steps:,} rounds"
-        at = "" if delta is None else f" at delta {delta:.2g}"
-        words.append(f"Its accounted epsilon for a single record is {accounted.mean:.3g}{over}{at}.")
-    return words
-
-
-def _own(advice: Recommendation) -> bool:
+def _private(advice: Recommendation) -> bool:
     return advice.given.report is not None and advice.given.report.audit.own
 
 
@@ -172,8 +167,8 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     figure = figures.frontier("frontier", drawn, title, f"{task} of the trained model", None, error)
     limit = 100 * advice.wish.below
     described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8])
-    seen = (
+    description = (
         f"Lift over the best baseline beside how well the task is learnt, the limit at {limit:g} points: {described}."
     )
     y = replace(figure.y, title="Lift over the best baseline (points)")
-    return replace(figure, description=seen, y=y, limits=[(limit, "--muted")])
+    return replace(figure, description=description, y=y, limits=[(limit, "--muted")])

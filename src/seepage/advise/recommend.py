@@ -4,6 +4,12 @@ A change is searched by halving its range of strengths on a log scale, on the sa
 against attackers that know the defense. What looks safe is confirmed, the cheapest first, on repetitions that the
 search never saw, by the gate's own bound. Which strength that is, and which of several that pass is recommended, goes
 by how likely a further audit is to pass.
+
+The weakest safe strength lies between a, which is not safe, and b, which is. The next one to try is ``sqrt(a b)``, the
+middle of their logarithms, and takes the place of either. So k tries leave a factor of ``(b / a)^(2^-k)`` between them:
+three take a thousandfold range to one of 2.4. A strength looks safe where the mean lift of each figure, less its
+standard error, is at most half of the limit, or shown to be below the limit already. The confirmations share the level
+of the gate, as any of them may pass by chance: at ``alpha / 3`` each, one of three does with probability alpha at most.
 """
 
 from __future__ import annotations
@@ -123,7 +129,7 @@ def recommended(
     the document that the search was started from is copied into the folder.
     """
     check_out(folder)
-    spec = _single(spec)
+    spec = _single_configuration(spec)
     tables = Tables(folder)
     [asking] = fitting([spec], folder, None, dataset, model, tables)
     for line in asking.untried:
@@ -152,7 +158,7 @@ def recommended(
     return recommendation
 
 
-def _single(spec: Spec) -> Spec:
+def _single_configuration(spec: Spec) -> Spec:
     """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given."""
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give below: 0.2, for example.")
@@ -180,7 +186,7 @@ def _changed(spec: Spec, values: Mapping[str, object]) -> Spec:
 
 
 @dataclass
-class _Progress:
+class _Bracket:
     """A change and the strengths between which the weakest safe one lies.
 
     ``unsafe`` is the strongest that did not look safe, ``strongest`` the strongest that the table admits, as far as it
@@ -294,9 +300,9 @@ class _Advisor:
         took = None if given.task is None else given.task.settings.get("seconds")
         self.training_seconds = float(took) if isinstance(took, int | float) else 0.0
         searched = self._search()
-        if self.shared and any(way.safe for way in searched) and not self._late():
+        if self.shared and any(bracket.safe for bracket in searched) and not self._late():
             self._check_cost(given := self._with_trainings(given))
-        candidates = self._confirm(given, searched, looks_safe)
+        candidates = self._confirmations(given, searched, looks_safe)
         given = next((c for c in candidates if c.lever is None), given)
         rest = [c for c in (*candidates, *self.looked.values()) if c.lever is not None]
         shown = {(c.words): c for c in reversed(rest)}
@@ -304,11 +310,13 @@ class _Advisor:
         outcome = self._outcome(candidates, searched)
         return Recommendation(self.spec, self.wish, outcome, given, ordered, self.alpha, timed_out=self.timed_out)
 
-    def _outcome(self, tried: Sequence[Candidate], ways: Sequence[_Progress]) -> Outcome:
+    def _outcome(self, tried: Sequence[Candidate], brackets: Sequence[_Bracket]) -> Outcome:
         if any(candidate.status == "recommended" for candidate in tried):
             return "found"
         # Of a change that never looks safe its full strength decides.
-        strongest = [(way.lever.name, way.lever.rounded(way.strongest)) for way in ways if not way.safe]
+        strongest = [
+            (bracket.lever.name, bracket.lever.rounded(bracket.strongest)) for bracket in brackets if not bracket.safe
+        ]
         open_ones = ("unclear", "undecided")
         unclear = any(self.looked[key].status in open_ones for key in strongest if key in self.looked)
         undecided = any(candidate.status == "undecided" for candidate in tried)
@@ -316,31 +324,34 @@ class _Advisor:
 
     # The search
 
-    def _search(self) -> list[_Progress]:
-        ways = [_Progress(lever, lever.weakest, lever.strongest, []) for lever in self.levers]
+    def _search(self) -> list[_Bracket]:
+        brackets = [_Bracket(lever, lever.weakest, lever.strongest, []) for lever in self.levers]
         for step in range(1 + _HALVINGS):
-            trying = [(way, strength) for way in ways if (strength := way.next) is not None]
+            trying = [(bracket, strength) for bracket in brackets if (strength := bracket.next) is not None]
             if not trying or self._late():
                 break
             begun = time.monotonic()
             listener = _BeforeTheFirst(self._announce) if step == 0 else None
-            candidates = self._screened([(way.lever, strength) for way, strength in trying], listener=listener)
-            for (way, strength), candidate in zip(trying, candidates, strict=True):
+            candidates = self._screened([(bracket.lever, strength) for bracket, strength in trying], listener=listener)
+            for (bracket, strength), candidate in zip(trying, candidates, strict=True):
                 safe = self._safe(candidate)
                 if safe is None:
-                    way.ended = True
+                    bracket.ended = True
                 elif safe:
-                    way.safe.insert(0, strength)
-                elif way.safe:
-                    way.unsafe = strength
-                elif candidate.status == "broken" and (weaker := way.lever.between(way.unsafe, strength)) is not None:
+                    bracket.safe.insert(0, strength)
+                elif bracket.safe:
+                    bracket.unsafe = strength
+                elif (
+                    candidate.status == "broken"
+                    and (weaker := bracket.lever.between(bracket.unsafe, strength)) is not None
+                ):
                     # The table may be too small for so much.
-                    way.strongest = weaker
+                    bracket.strongest = weaker
                 else:
-                    way.ended = True
+                    bracket.ended = True
             if step == 0:
-                self._forecast(time.monotonic() - begun, candidates, [way for way in ways if way.safe])
-        return ways
+                self._forecast(time.monotonic() - begun, candidates, [bracket for bracket in brackets if bracket.safe])
+        return brackets
 
     def _announce(self, plan: Plan) -> None:
         """Say before the first change is tried how long the search takes, if one of the changes may do it, or all."""
@@ -352,20 +363,20 @@ class _Advisor:
             seconds = self.given_seconds * units
         each = seconds / max(1, units)
         first = each * self._units_tried * tried
-        self.say(to_go(*(first + seconds for seconds in self._coming(each, tried))))
+        self.say(to_go(*(first + seconds for seconds in self._remaining_seconds(each, tried))))
 
-    def _forecast(self, seconds: float, candidates: Sequence[Candidate], left: Sequence[_Progress]) -> None:
+    def _forecast(self, seconds: float, candidates: Sequence[Candidate], left: Sequence[_Bracket]) -> None:
         tried = sum(candidate.report is not None for candidate in candidates)
         if not tried:
             self.say("there was no time to try a change")
             return
         # What a search that is continued has stored took no time now.
-        looked = [self.looked[way.lever.name, way.safe[0]].seconds or 0.0 for way in left]
+        looked = [self.looked[bracket.lever.name, bracket.safe[0]].seconds or 0.0 for bracket in left]
         each = max(seconds / (tried * self._units_tried), sum(looked) / max(1, len(left)) / (self.spec.workers or 1))
-        about = f"; {to_go(*self._coming(each, len(left)))}" if left else ""
+        about = f"; {to_go(*self._remaining_seconds(each, len(left)))}" if left else ""
         self.say(f"{len(left)} of {how_many(tried, 'change')} tried may do it at full strength{about}")
 
-    def _coming(self, each: float, left: int) -> tuple[float, float]:
+    def _remaining_seconds(self, each: float, left: int) -> tuple[float, float]:
         """Return the least and the most seconds of what follows the first step, if so many changes are left.
 
         A repetition takes ``each``. There are the halvings of one change or of all, longer looks and confirmations, and
@@ -376,10 +387,10 @@ class _Advisor:
         # Where repetitions are fixed, one confirmation in two is not the last.
         least = self.least if self.by_units else 2 * self.spec.repeated
         most = _BUDGET * self.least if self.by_units else least
-        halvings, some = _HALVINGS * self._units_tried, min(left, CONFIRMATIONS)
+        halvings, confirmations = _HALVINGS * self._units_tried, min(left, CONFIRMATIONS)
         return (
             each * (halvings + longer + least) + 2 * self.training_seconds,
-            each * (left * halvings + some * (longer + most)) + (left + 1) * self.training_seconds,
+            each * (left * halvings + confirmations * (longer + most)) + (left + 1) * self.training_seconds,
         )
 
     @property
@@ -436,14 +447,14 @@ class _Advisor:
         for count in counts:
             audits: dict[int, Audit] = {}
             for i in waiting:
-                audit = self._screening(*points_of[i], count)
+                audit = self._screening_audit(*points_of[i], count)
                 if isinstance(audit, str):
                     candidates[i] = _broken(*points_of[i], audit)
                 else:
                     audits[i] = audit
             if not audits or self._late():
                 break
-            for i, report in self._all_measured(audits, points_of, listener).items():
+            for i, report in self._reports(audits, points_of, listener).items():
                 judged = isinstance(report, Report)
                 candidates[i] = self._judged(*points_of[i], report) if judged else _broken(*points_of[i], report)
             waiting = [i for i in audits if not self._plainly_above(candidates[i])]
@@ -456,7 +467,7 @@ class _Advisor:
         self._late()
         return [candidates[i] for i in range(len(points_of))]
 
-    def _all_measured(
+    def _reports(
         self,
         audits: Mapping[int, Audit],
         points_of: Sequence[tuple[Lever | None, float | int]],
@@ -489,7 +500,7 @@ class _Advisor:
             for line in self.asking.untried:
                 self.say(line)
 
-    def _screening(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
+    def _screening_audit(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
         """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
         try:
             spec = self._changed(lever, strength)
@@ -517,7 +528,8 @@ class _Advisor:
         elif reason := _unable({n: why for n, why in report.audit.not_tried.items() if n not in self.not_tried}):
             return replace(candidate, status="broken", reason=reason)
         worst = candidate.worst
-        if _untried(report) and worst is not None and worst.mean <= self.wish.below and not _certified(report):
+        below = worst is not None and worst.mean <= self.wish.below
+        if below and _proofs_untried(report) and not _certified(report):
             why = "The exact attack cannot be tried on it (SEEP024), so that no audit shows that little is read."
             return replace(candidate, status="undecided", reason=why)
         safe = self._safe(candidate)
@@ -595,13 +607,13 @@ class _Advisor:
 
     # The confirmation
 
-    def _confirm(self, given: Candidate, ways: Sequence[_Progress], given_too: bool) -> list[Candidate]:
+    def _confirmations(self, given: Candidate, brackets: Sequence[_Bracket], given_too: bool) -> list[Candidate]:
         """Return the candidates that were confirmed or refused; ``given_too``: the deployment as given is one."""
         done, queue = list[Candidate](), [given] if given_too else []
-        steps = {way.lever.name: list(way.safe) for way in ways}
-        for way in ways:
-            if way.safe and not self._late():
-                queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
+        steps = {bracket.lever.name: list(bracket.safe) for bracket in brackets}
+        for bracket in brackets:
+            if bracket.safe and not self._late():
+                queue.append(self._with_task(self.looked[bracket.lever.name, bracket.safe[0]]))
         confirmed, looked_longer = 0, set[str]()
         while queue:
             queue.sort(key=lambda candidate: self._price(given, candidate))
@@ -622,7 +634,7 @@ class _Advisor:
             if candidate.lever is not None and candidate.lever.name not in looked_longer:
                 # A longer look takes as long as a confirmation, so that only what comes next gets it.
                 looked_longer.add(candidate.lever.name)
-                candidate = self._likely(given, candidate.lever, steps[candidate.lever.name])
+                candidate = self._likely_strength(given, candidate.lever, steps[candidate.lever.name])
                 # With more repetitions it may no longer look safe.
                 unclear = candidate.status == "unclear"
                 candidate = replace(candidate, status="undecided") if unclear else candidate
@@ -631,9 +643,9 @@ class _Advisor:
                 continue
             confirmed += 1
             if confirmed == CONFIRMATIONS and candidate.lever is not None and passing is None:
-                candidate = self._surest(given, candidate, steps[candidate.lever.name])
+                candidate = self._surest_strength(given, candidate, steps[candidate.lever.name])
             self.say(f"confirming {candidate.words} on fresh {self._member}s")
-            tried = self._confirmed(given, candidate)
+            tried = self._confirmation(given, candidate)
             done.append(tried)
             if tried.status == "passes" and (tried.chance is None or tried.chance >= LIKELY):
                 left = "It looks safe, but costs more than the recommended one, or was not needed."
@@ -646,10 +658,10 @@ class _Advisor:
                     last = confirmed + 1 >= CONFIRMATIONS
                     following = stronger[0] if last else self._stronger(tried, stronger)
                     queue.append(self._with_task(self.looked[candidate.lever.name, following]))
-        return self._recommending(done)
+        return self._with_recommended(done)
 
     @staticmethod
-    def _recommending(done: Sequence[Candidate]) -> list[Candidate]:
+    def _with_recommended(done: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates, of which the cheapest that a further audit is likely to pass is recommended.
 
         Where no cost is shown to differ from the least, the weaker strength of the same change is taken.
@@ -671,16 +683,20 @@ class _Advisor:
         cost = loss(given.task, candidate.task)
         if candidate.lever is None:
             return None
-        if cost is not None and self._dear(cost):
-            return replace(candidate, status="too costly", reason=self._too_dear(cost))
+        if cost is not None and self.wish.max_cost is not None and cost > self.wish.max_cost:
+            reason = f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
+            return replace(candidate, status="too costly", reason=reason)
         if given.learns and not candidate.learns:
-            task = candidate.task
-            figures = "" if task is None or task.mean is None or task.baseline is None else _beside_constant(task)
+            task, figures = candidate.task, ""
+            if task is not None and task.mean is not None and task.baseline is not None:
+                both = (task.mean, task.baseline)
+                learnt, constant = (f"{mean:.4g}" if is_error(task.metric) else percent(mean) for mean in both)
+                figures = f" ({learnt} beside {constant})"
             reason = f"Under it the model learns nothing that always giving the same answer does not have{figures}."
             return replace(candidate, status="learns nothing", reason=reason)
         return None
 
-    def _likely(self, given: Candidate, lever: Lever, safe: list[float | int]) -> Candidate:
+    def _likely_strength(self, given: Candidate, lever: Lever, safe: list[float | int]) -> Candidate:
         """Return the weakest strength that a further audit is likely to pass, by a longer look at some.
 
         Weaker ones are dropped. What cannot be recommended for its cost is not looked at. A candidate that no longer
@@ -725,7 +741,7 @@ class _Advisor:
         given = self.spec.repeats in self.spec.model_fields_set
         return self.spec.repeated if given else _BUDGET * least_units(self.wish.below)
 
-    def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
+    def _surest_strength(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
         """Return the strongest strength of a change that looks safe and affordable, which is tried last."""
         assert candidate.lever is not None
         for strength in reversed(safe):
@@ -754,7 +770,7 @@ class _Advisor:
         cost = 0.0 if candidate.lever is None else loss(given.task, candidate.task)
         return (math.inf if cost is None else cost, 0 if candidate.lever is None else 1)
 
-    def _confirmed(self, given: Candidate, candidate: Candidate) -> Candidate:
+    def _confirmation(self, given: Candidate, candidate: Candidate) -> Candidate:
         spec = self._changed(candidate.lever, candidate.strength)
         counts: dict[str, object] = {}
         if self.by_units and spec.repeats not in self.spec.model_fields_set:
@@ -774,12 +790,6 @@ class _Advisor:
         if status == "passes" and (unusable := self._unusable(given, confirmed)):
             return unusable
         return self._with_chance(replace(confirmed, status=status, reason=capitalised(reason)))
-
-    def _dear(self, cost: float) -> bool:
-        return self.wish.max_cost is not None and cost > self.wish.max_cost
-
-    def _too_dear(self, cost: float) -> str:
-        return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
 
 
 def _as_cheap(passing: Candidate, candidate: Candidate) -> bool:
@@ -812,17 +822,9 @@ def _unable(reasons: Mapping[str, str]) -> str | None:
     return next((f"{name} cannot be tried on it: {why}" for name, why in reasons.items()), None)
 
 
-def _untried(report: Report) -> bool:
+def _proofs_untried(report: Report) -> bool:
     """Return whether an attack with proofs was not tried, so that the gate passes at no number of units."""
     return any(finding.code in LOWER_BOUNDS for finding in report.findings or ())
-
-
-def _beside_constant(task: ResultRow) -> str:
-    assert task.mean is not None
-    assert task.baseline is not None
-    if is_error(task.metric):
-        return f" ({task.mean:.4g} beside {task.baseline:.4g})"
-    return f" ({percent(task.mean)} beside {percent(task.baseline)})"
 
 
 def _certified(report: Report) -> bool:

@@ -1,4 +1,13 @@
-"""What a search for a configuration found: candidates with leakage, cost and verdict."""
+"""What a search for a configuration found: candidates with leakage, cost and verdict.
+
+The cost is the loss in the metric of the task: ``t_0 - t`` for a rate and ``t - t_0`` for an error, where t_0 is that
+of the deployment as given. Its interval follows from theirs, by adding up squares (Zou and Donner 2008),
+
+    low = cost - sqrt(d_0^2 + d^2),   high = cost + sqrt(D_0^2 + D^2),
+
+with d_0, d the distances to the ends that make the cost smaller, and D_0, D those to the others. A change whose low is
+not above 0 is not shown to cost anything.
+"""
 
 from __future__ import annotations
 
@@ -204,10 +213,10 @@ class Recommendation:
         if candidate.chance is None:
             return ""
         member = self.spec.unit if self.spec.member is None else self.spec.member
-        seen = max((standing.n for standing in candidate.standings), default=0)
+        sample_size = max((standing.n for standing in candidate.standings), default=0)
         likely = "" if candidate.chance >= LIKELY else " That is no safe margin: a larger limit or more of it has one."
         return (
-            f"By the {seen} {member}s seen, a further audit of {candidate.audited} {member}s passes with "
+            f"By the {sample_size} {member}s seen, a further audit of {candidate.audited} {member}s passes with "
             f"{percent(candidate.chance, 0)}.{likely} "
         )
 
@@ -271,6 +280,7 @@ class Recommendation:
 
     def _record(self, candidate: Candidate) -> Record:
         row, worst, task = candidate.strongest, candidate.worst, candidate.task
+        cost = self.cost_interval(candidate)
         epsilons = {epsilon.metric: epsilon for epsilon in candidate.privacy}
         accounted = epsilons.get("epsilon")
         measured = epsilons.get("empirical_epsilon")
@@ -280,7 +290,7 @@ class Recommendation:
             "status": candidate.status,
             "reason": candidate.reason,
             "attack": None if worst is None else worst.figure.attack,
-            "figure": None if worst is None else _named(worst, candidate.report),
+            "figure": None if worst is None else _figure_name(worst, candidate.report),
             "lift": row.lift if row is not None and row.lift is not None else None if worst is None else worst.mean,
             "lift_low": None if row is None else row.lift_low,
             "lift_high": None if row is None else row.lift_high,
@@ -293,11 +303,13 @@ class Recommendation:
             "task_high": None if task is None else learnt_of(task).high,
             "task_n": None if task is None else task.n,
             "cost": self.cost(candidate),
-            **self._cost_ends(candidate),
+            "cost_low": None if cost is None else cost.low,
+            "cost_high": None if cost is None else cost.high,
             "task_baseline": None if task is None else task.baseline,
             "chance": candidate.chance,
             "audited": candidate.audited if candidate.chance is not None else None,
-            **_beside(candidate),
+            "beside": None if candidate.beside is None else candidate.beside.column,
+            "beside_lift": None if candidate.beside is None else candidate.beside.lift,
             "epsilon": None if accounted is None else accounted.mean,
             "delta": settings.get("delta"),
             "rounds": settings.get("steps"),
@@ -306,15 +318,6 @@ class Recommendation:
             "measured_high": None if measured is None else measured.high,
             "seconds": candidate.seconds,
         }
-
-    def _cost_ends(self, candidate: Candidate) -> Record:
-        cost = self.cost_interval(candidate)
-        return {"cost_low": None if cost is None else cost.low, "cost_high": None if cost is None else cost.high}
-
-
-def _beside(candidate: Candidate) -> Record:
-    row = candidate.beside
-    return {"beside": None if row is None else row.column, "beside_lift": None if row is None else row.lift}
 
 
 def cost_of(before: ResultRow | None, task: ResultRow | None) -> Estimate | None:
@@ -379,7 +382,7 @@ def in_words(recommendation: Recommendation, status: Status | None = None) -> li
     return [f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}" for candidate in rejected]
 
 
-def _named(standing: Standing, report: Report | None) -> str:
+def _figure_name(standing: Standing, report: Report | None) -> str:
     of = standing.figure
     if of.metric == "exact_match":
         return "whole records"
