@@ -15,7 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.grids import interval
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
-from seepage.report.summary import _of_cells, headline, summary
+from seepage.report.summary import _certified_cells, headline, summary
 from seepage.results.checks.finding import Finding, Where
 from seepage.results.verdict import closed_gap
 from seepage.run.runner import Run
@@ -196,8 +196,8 @@ def test_the_headline_stays_with_no_defense_where_more_leaks_under_one() -> None
 def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_replay_it() -> None:
     certified = row(metric="certified_cells", column=None, mean=0.25)
     possible = replace(certified, metric="still_possible", column="age", mean=0.9)
-    assert _of_cells([certified]) == []
-    assert _of_cells([certified, possible]) == [
+    assert _certified_cells([certified]) == []
+    assert _certified_cells([certified, possible]) == [
         "25.0% of the cells are certified: only one value replays what came back.",
         "Not determined, as many values replay what came back: age (90.0% of its values).",
     ]

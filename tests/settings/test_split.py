@@ -9,7 +9,7 @@ from seepage.attacks.split.posterior import Posterior
 from seepage.datasets.planted import distinct, telling
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
-from seepage.report.accumulated import _else
+from seepage.report.accumulated import _fields_but_rounds
 from seepage.run.store import Store
 from seepage.settings.guessing import check_guess
 from seepage.settings.part import Part
@@ -194,8 +194,8 @@ def test_a_record_is_seen_once_an_epoch_by_default_with_the_weights_of_each_epoc
 
 def test_exchanges_are_a_curve_over_otherwise_equal_audits() -> None:
     specs = [SPEC.model_copy(update={"exposures": number}) for number in (1, 5)]
-    assert _else(specs[0]) == _else(specs[1])
-    assert _else(specs[0]) != _else(SPEC.model_copy(update={"epochs": 4}))
+    assert _fields_but_rounds(specs[0]) == _fields_but_rounds(specs[1])
+    assert _fields_but_rounds(specs[0]) != _fields_but_rounds(SPEC.model_copy(update={"epochs": 4}))
 
 
 def test_each_training_is_attacked_with_a_seed_of_its_own() -> None:

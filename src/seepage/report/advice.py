@@ -80,20 +80,23 @@ def sentences(
 ) -> list[str]:
     """Return advice as sentences; ``sizes`` is empty where batch sizes do not differ, so that none is advised."""
     over = f"{secret} and of every sensitive column" if marked else secret
-    by_way: dict[str, list[str]] = {}
+    by_change: dict[str, list[str]] = {}
     for record in records:
-        ways = []
+        changes = []
         if record["undefended"]:
-            ways.append(
+            changes.append(
                 f"{size_name} {record['batch_size']} or more, without a defense" if sizes else "no defense needed"
             )
         if record["defended"] is not None:
             size, defense = record["defended"]
-            at = f" at {size_name} {size}" if sizes else ""
-            ways.append(f"{clean(defense, 80)}{at}{_cost(record['task'], metric)}")
-        way = "; or ".join(ways) if ways else "nothing in this sweep does"
-        by_way.setdefault(way, []).append(f"{100 * record['threshold']:.0f}%")
-    lines = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
+            with_size = f" at {size_name} {size}" if sizes else ""
+            changes.append(f"{clean(defense, 80)}{with_size}{_task_words(record['task'], metric)}")
+        change = "; or ".join(changes) if changes else "nothing in this sweep does"
+        by_change.setdefault(change, []).append(f"{100 * record['threshold']:.0f}%")
+    lines = [
+        f"To keep the closed gap of {over} below {' or '.join(thresholds)}: {change}."
+        for change, thresholds in by_change.items()
+    ]
     lacking = [not record["undefended"] and record["defended"] is None for record in records]
     if all(lacking):
         lines = ["Nothing that was audited brings the leakage below any threshold."]
@@ -106,7 +109,7 @@ def sentences(
     return lines
 
 
-def _cost(task: float | None, metric: str) -> str:
+def _task_words(task: float | None, metric: str) -> str:
     """Return how well the task is learnt under a defense; empty where that was not measured."""
     if task is None:
         return ""
@@ -160,10 +163,10 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> ToDo:
     if not fine:
         # Where nothing is decided yet, more figures come before any change.
         unknown = all(record["tier"] in UNKNOWN for record in attacked)
-        if (open_ := _undecided(result, attacked)) is not None:
+        if (open_ := _undecided_words(result, attacked)) is not None:
             return ToDo((open_,), () if unknown else (search,))
         return ToDo((_nothing_helps(result, attacked),), (search,))
-    best = max(fine, key=lambda record: _rank(task.get(setting_of(record))))
+    best = max(fine, key=lambda record: _task_rank(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {in_hundred(before)}"
     now, then = task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED))
@@ -171,7 +174,9 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> ToDo:
     if _useless(now, then):
         use = f"Nothing that was audited protects the records of a model that learns: with {_name(result, best)}"
     words = f"{use} at most {rounded_up(best['upper'])} {missed} are {done(result)}{instead}."
-    return ToDo((words, *_open_columns(result, [best]), _cost_of_task(now, then)), (*_option(result, best), search))
+    return ToDo(
+        (words, *_open_columns(result, [best]), _cost_of_task(now, then)), (*_defense_option(result, best), search)
+    )
 
 
 def search_command(spec: Spec) -> str:
@@ -196,10 +201,10 @@ def missed_by_guessing(result: AuditResult) -> str:
 
 def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
     """Return a sentence on the sensitive columns that are not shown to stay below the limit in all configurations."""
-    own = [column for record in records for column in result.by_column[setting_of(record)] if column["sensitive"]]
-    guessed = {column["column"] for column in own if (column["baseline"] or 0.0) >= 1}
-    names = {column["column"] for column in own} - guessed
-    exceeding = [column["column"] for column in own if not keeps_below(column, ENOUGH)]
+    sensitive = [column for record in records for column in result.by_column[setting_of(record)] if column["sensitive"]]
+    guessed = {column["column"] for column in sensitive if (column["baseline"] or 0.0) >= 1}
+    names = {column["column"] for column in sensitive} - guessed
+    exceeding = [column["column"] for column in sensitive if not keeps_below(column, ENOUGH)]
     wide = [clean(name, 40) for name in dict.fromkeys(exceeding) if name in names]
     if not wide:
         return []
@@ -210,7 +215,7 @@ def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
+def _undecided_words(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     """Return what is missing where a configuration may leave little, but nothing shows it yet; else None.
 
     Where nothing is decided at all, any may.
@@ -229,7 +234,7 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         missing = f"No verdict yet for {lowered(waiting)}: time ran out before {was} attacked."
         return f"{missing} Run it again with more time and {SAME_FOLDER}." if result.not_reached else None
     best = min(unclear, key=lambda record: record["closed"])
-    yet = f"No verdict yet{_of_configuration(result, best)}"
+    yet = f"No verdict yet{_configuration_clause(result, best)}"
     if best["tier"] == INCOMPLETE:
         return f"{yet}: {result.missing(setting_of(best))}. Give it more time."
     if (finding := result.unreliable(setting_of(best), best["attack"])) is not None:
@@ -242,7 +247,7 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     return f"{yet}: {share} may be read. Audit {more_units(spec)} before changing anything."
 
 
-def _of_configuration(result: AuditResult, record: Record) -> str:
+def _configuration_clause(result: AuditResult, record: Record) -> str:
     """Return the configuration as the end of a clause; empty where there is one alone."""
     if record["defense"] != UNDEFENDED:
         return f" for {_name(result, record)}"
@@ -267,7 +272,7 @@ def _name(result: AuditResult, record: Record) -> str:
     return f"{result.defense(record['defense'])}{size}"
 
 
-def _option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
+def _defense_option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
     """Return the option that sets a defense, with the words before it; empty where no option does."""
     spec = result.audit.spec
     part = next((part for part in spec.defenses if part.title == record["defense"]), None)
@@ -276,7 +281,7 @@ def _option(result: AuditResult, record: Record) -> list[tuple[str, str]]:
     return [("The option that sets it", f"{fields_of(type(spec))['defenses'].flag} {quoted(written(part))}")]
 
 
-def _rank(record: Record | None) -> float:
+def _task_rank(record: Record | None) -> float:
     if record is None or record["task"] is None:
         return float("-inf")
     return -record["task"] if is_error(record["task_metric"]) else record["task"]

@@ -1,6 +1,10 @@
 """The answer of an audit on one configuration: what is read, how sure that is, and of which columns.
 
 Below twenty units a sentence has counts and the range over units, and no interval; from there on it has the interval.
+
+A baseline that is right in the share b of the cells misses 1 - b of them. An attack that is right in v closes the share
+``(v - b) / (1 - b)`` of that gap, which sentences give as a number of 100 that an informed guess misses. Upper ends of
+intervals are rounded up, since a bound may say too much and never too little.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ _WHOLE = 1 - 1e-9
 def answer(result: AuditResult, record: Record) -> list[str]:
     """Return what the strongest attack of a configuration reads, and why that is not decided where it is not."""
     whole = _whole_records(result, record) if record["of"] is None else []
-    return [*whole, *_of_missed(result, record), *_why_open(result, record)]
+    return [*whole, *_missed_by_guessing(result, record), *_why_open(result, record)]
 
 
 def run_of(result: AuditResult, record: Record) -> Run | None:
@@ -97,7 +101,7 @@ def more_units(spec: Spec) -> str:
     return f"more {spec.unit if by_units(spec) else spec.member}s ({flag})"
 
 
-def _of_missed(result: AuditResult, record: Record) -> list[str]:
+def _missed_by_guessing(result: AuditResult, record: Record) -> list[str]:
     """Return a sentence on what guessing misses and the attack reads; none without a figure."""
     if record["closed"] is None:
         return []
@@ -117,7 +121,7 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
         return [f"Of 100 {missed}, {are} {verb} ({units})."]
     if n >= FEW or not by_units(spec):
         return [f"Of 100 {missed}, {read} [{in_hundred(low)}, {rounded_up(high)}] are {verb} ({units})."]
-    shares = [in_hundred(share) for share in _shares(result, record)]
+    shares = [in_hundred(share) for share in _closed_shares(result, record)]
     if len(shares) < 2:
         return [f"Of 100 {missed}, {are} {verb} ({units})."]
     if min(shares) == max(shares):
@@ -125,7 +129,7 @@ def _of_missed(result: AuditResult, record: Record) -> list[str]:
     return [f"Of 100 {missed}, {are} {verb} ({units}, from {min(shares)} to {max(shares)})."]
 
 
-def _shares(result: AuditResult, record: Record) -> list[float]:
+def _closed_shares(result: AuditResult, record: Record) -> list[float]:
     """Return the share of the gap that is closed in each unit."""
     column = record["of"] or (result.audit.about.label if record["by_label"] else None)
     attack = record["label"]["attack"] if record["by_label"] and record["label"] else record["attack"]
@@ -185,17 +189,15 @@ def ran_out_of_time(result: AuditResult, record: Record) -> str | None:
 
 def exposed_columns(result: AuditResult, record: Record) -> list[str]:
     """Return a sentence on the columns of which most is read above guessing, shown ones if any; none without a gain."""
-    own = [column for column in result.by_column.get(setting_of(record), []) if column["lift"] is not None]
-    shown = [column for column in own if column["lift_low"] is not None and column["lift_low"] > 0]
+    columns = [column for column in result.by_column.get(setting_of(record), []) if column["lift"] is not None]
+    shown = [column for column in columns if column["lift_low"] is not None and column["lift_low"] > 0]
     # Of few units nothing may be shown of a single column; where little is read, a mean is chance.
-    open_ = [] if record["tier"] == LITTLE else [column for column in own if column["lift"] > 0]
+    open_ = [] if record["tier"] == LITTLE else [column for column in columns if column["lift"] > 0]
     ranked = sorted(shown or open_, key=lambda column: -column["lift"])[:_COLUMNS]
     if not ranked:
         return []
-    names = [f"{clean(c['column'], 32)} ({_both(c)})" for c in ranked]
+    names = [
+        f"{clean(c['column'], 32)} ({percent(c['mean'], 0)} read, {percent(c['baseline'], 0)} guessed)" for c in ranked
+    ]
     so_far = "" if shown else " so far"
     return [f"Most exposed column{'s' if len(names) > 1 else ''}{so_far}: {listed(names)}."]
-
-
-def _both(column: Record) -> str:
-    return f"{percent(column['mean'], 0)} read, {percent(column['baseline'], 0)} guessed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from seepage.report import grids
@@ -10,7 +10,7 @@ from seepage.report.document import TEXT, Block, Column, Document, Grid, GridCel
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.report.sections import audit_document, notice_of, provenance_section
-from seepage.settings.captured import Findings, FindingsSection, FindingsTable, Written
+from seepage.settings.captured import Findings, FindingsTable, Written
 from seepage.text import clean
 
 # Outcomes of an attack on an update, with the tier in whose colour each is marked: nothing found is not shown to be
@@ -28,7 +28,7 @@ def captured_document(
     """
     audit = Document("Captured updates", []) if report is None else audit_document(report)
     parts = [*captured_sections(findings), *audit.sections, provenance_section(provenance or {})]
-    return Document(audit.title, parts, lead=audit.lead, notice=notice_of(own=True, records=True))
+    return Document(audit.title, parts, lead=audit.lead, notice=notice_of(confidential=True, records=True))
 
 
 def read_document(findings: Findings) -> Document:
@@ -39,14 +39,13 @@ def read_document(findings: Findings) -> Document:
 
 def captured_sections(findings: Findings) -> list[Section]:
     """Return the sections on captured messages; none holds a record."""
-    return [Section(part.name, part.title, list(_blocks(part))) for part in findings.sections]
-
-
-def _blocks(part: FindingsSection) -> Iterator[Block]:
-    yield from (clean(words, 2000) for words in part.words)
-    if part.points:
-        yield Points([clean(point, _LONGEST) for point in part.points])
-    yield from map(_grid, part.tables)
+    sections = []
+    for part in findings.sections:
+        blocks: list[Block] = [clean(words, 2000) for words in part.words]
+        if part.points:
+            blocks.append(Points([clean(point, _LONGEST) for point in part.points]))
+        sections.append(Section(part.name, part.title, [*blocks, *map(_grid, part.tables)]))
+    return sections
 
 
 def _grid(table: FindingsTable) -> Grid:

@@ -37,7 +37,7 @@ def reliability_section(result: AuditResult) -> Section | None:
     associated = [
         f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
-        for row in pick(frames.at(result.rows, setting_of(record)), metric=f"kendall_{kind}")
+        for row in pick(frames.rows_of_setting(result.rows, setting_of(record)), metric=f"kendall_{kind}")
         if row.attack == record["attack"] and row.mean is not None
     ]
     words = [
@@ -155,7 +155,7 @@ def examples_section(result: AuditResult) -> Section | None:
         ]
         for size, key in chosen.items()
     }
-    shown = [_example_grid(result, some) for some in by_size.values() if some]
+    shown = [_example_grid(result, group) for group in by_size.values() if group]
     if not shown:
         return empty("examples", title, "No reconstructed records were kept with this run.")
     words = [

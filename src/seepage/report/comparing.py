@@ -28,7 +28,10 @@ def comparison_document(comparison: Comparison, decision: Decision | None = None
     plots: list[Block] = []
     for name, (title, records) in parts.items():
         if records:
-            drawn = [{**record, "label": _line(record)} for record in records]
+            drawn = []
+            for record in records:
+                prefix = "" if record["column"] is None else f"{clean(record['column'], 24)} · "
+                drawn.append({**record, "label": f"{prefix}{label(record)}"})
             figure = figures.differences(name, drawn, comparison.names, title)
             plots.append(Plot(figure, _grid(title, comparison, records[:_MOST_RECORDS], rates=True)))
     everything = _grid("Every figure that both runs have", comparison, comparison.records[:_MOST_RECORDS], rates=False)
@@ -60,10 +63,6 @@ def comparison_document(comparison: Comparison, decision: Decision | None = None
         lead="Two runs side by side. Differences are the second less the first.",
         closing="",
     )
-
-
-def _line(record: Record) -> str:
-    return label(record) if record["column"] is None else f"{clean(record['column'], 24)} · {label(record)}"
 
 
 def _differences_grid(comparison: Comparison) -> Grid:

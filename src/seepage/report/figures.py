@@ -129,7 +129,7 @@ def _against(
     data = []
     many = len(attacks) + len(baselines)
     for i, part in enumerate([*attacks, *baselines]):
-        own = [record for record in records if record["attack"] == part]
+        series = [record for record in records if record["attack"] == part]
         # Side by side, so that intervals do not cover each other.
         shift = (i - (many - 1) / 2) * (min(0.03, 0.12 / many) if ordered else 0.6 / many)
         if part in attacks:
@@ -140,25 +140,27 @@ def _against(
         data.append(
             Curve(
                 label(part) + ("" if part in attacks else " (baseline)"),
-                [sizes.index(record[axis]) + shift for record in own],
-                [100 * record["mean"] for record in own],
+                [sizes.index(record[axis]) + shift for record in series],
+                [100 * record["mean"] for record in series],
                 line if ordered else None,
                 marks,
                 [
                     f"{label(part)}, {words} {label(record[axis])}: {percent(record['mean'])} {_between(record)}, "
                     f"n = {record['n']}"
-                    for record in own
+                    for record in series
                 ],
-                y_errors=_errors(own),
+                y_errors=_errors(series),
             )
         )
     x = Axis(horizontal, (-0.5, len(sizes) - 0.5), [(i, label(size)) for i, size in enumerate(sizes)])
-    seen = f"{horizontal}: attacks beside baselines."
+    description = f"{horizontal}: attacks beside baselines."
     best = max((record for record in records if record["is_attack"]), key=lambda record: record["mean"], default=None)
     if best is not None:
-        at = "at " if ordered else ""
-        seen += f" The most that an attack reads is {percent(best['mean'])}, {at}{words} {clean(best[axis])}."
-    return Figure(name, title, seen, data, x, Axis("Read (%)", (0, 103)))
+        preposition = "at " if ordered else ""
+        description += (
+            f" The most that an attack reads is {percent(best['mean'])}, {preposition}{words} {clean(best[axis])}."
+        )
+    return Figure(name, title, description, data, x, Axis("Read (%)", (0, 103)))
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -187,11 +189,11 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     marked = [record for record in records if record["sensitive"]]
     gains = [record for record in records if record["lift"] is not None]
     top = max(gains, key=lambda record: record["lift"], default=None)
-    seen = f"{len(records)} columns, {len(marked)} of them sensitive."
+    description = f"{len(records)} columns, {len(marked)} of them sensitive."
     if top is not None:
-        seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
+        description += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
     x = Axis("Cells of the column that are right (%)", _RATE)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(records)))
+    return Figure(name, title, description, data, x, _named(names), height=110 + 24 * max(4, len(records)))
 
 
 def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record | None]], title: str) -> Figure:
@@ -202,31 +204,31 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         for column in columns
     ]
     texts = [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts]
-    seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
+    description = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
     data = [Heat(range(len(settings)), _places(columns), lifts, texts)]
     x = Axis("", ticks=list(enumerate(settings)), grid=False, top=True)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(columns)))
+    return Figure(name, title, description, data, x, _named(names), height=110 + 24 * max(4, len(columns)))
 
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
     data = [Curve("certainty equals accuracy", [0, 100], [0, 100], Stroke(_BASELINE, 1.5, "dot"))]
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
-        own = [record for record in records if record["kind"] == kind]
-        most = max(record["cells"] for record in own)
+        series = [record for record in records if record["kind"] == kind]
+        most = max(record["cells"] for record in series)
         data.append(
             Curve(
                 f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
-                [100 * record["certainty"] for record in own],
-                [100 * record["mean"] for record in own],
+                [100 * record["certainty"] for record in series],
+                [100 * record["mean"] for record in series],
                 Stroke(_color(i), 2, _DASHES[i]),
-                Marks(_color(i), [6 + 12 * (record["cells"] / most) ** 0.5 for record in own], _SYMBOLS[i]),
+                Marks(_color(i), [6 + 12 * (record["cells"] / most) ** 0.5 for record in series], _SYMBOLS[i]),
                 [
                     f"certainty {percent(record['certainty'], 0)}: {percent(record['mean'])} right {_between(record)}, "
                     f"{record['cells']:,} cells"
-                    for record in own
+                    for record in series
                 ],
-                y_errors=_errors(own),
+                y_errors=_errors(series),
             )
         )
     ends = [record for record in records if record["bin"] == max(other["bin"] for other in records)]
@@ -242,8 +244,8 @@ def covered(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy of the most certain share of cells."""
     data = []
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
-        own = [record for record in records if record["kind"] == kind]
-        shares, means = ([100 * record[figure] for record in own] for figure in ("share", "mean"))
+        series = [record for record in records if record["kind"] == kind]
+        shares, means = ([100 * record[figure] for record in series] for figure in ("share", "mean"))
         data.append(Curve(f"{kind} cells", shares, means, Stroke(_color(i), 2.5, _DASHES[i])))
     last = "; ".join(
         f"{percent(record['mean'])} of all {record['kind']} cells are right"
@@ -268,9 +270,11 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
         ends = [-0.7, len(shown) - 0.3]
         data.append(Curve("all records", [100 * overall] * 2, ends, Stroke(_BASELINE, 2, "dash")))
     ordered = sorted(records, key=lambda record: record["mean"])
-    seen = f"{len(records)} groups; accuracy from {percent(ordered[0]['mean'])} to {percent(ordered[-1]['mean'])}."
+    description = (
+        f"{len(records)} groups; accuracy from {percent(ordered[0]['mean'])} to {percent(ordered[-1]['mean'])}."
+    )
     x = Axis("Cells read (%)", _RATE)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 26 * max(4, len(shown)))
+    return Figure(name, title, description, data, x, _named(names), height=110 + 26 * max(4, len(shown)))
 
 
 def _category(record: Record) -> str:
@@ -293,11 +297,11 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
         ],
         y_errors=_errors(records),
     )
-    seen = (
+    description = (
         f"From the most common quarter, {percent(records[0]['mean'])}, to the rarest, {percent(records[-1]['mean'])}."
     )
     x = Axis("Quarter of the records, by how rare their cells are", (0.5, 4.5), ticks)
-    return Figure(name, title, seen, [data], x, Axis("Cells read (%)", (0, 103)), height=340)
+    return Figure(name, title, description, [data], x, Axis("Cells read (%)", (0, 103)), height=340)
 
 
 def frontier(
@@ -312,25 +316,25 @@ def frontier(
     drawn = [record for record in records if record["closed"] is not None]
     data = []
     for i, defense in enumerate(dict.fromkeys(record["defense"] for record in drawn)):
-        own = [record for record in drawn if record["defense"] == defense]
-        tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
+        series = [record for record in drawn if record["defense"] == defense]
+        tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in series]
         data.append(
             Curve(
                 label(defense, 48),
-                [scale * record["task"] for record in own],
-                [100 * record["closed"] for record in own],
+                [scale * record["task"] for record in series],
+                [100 * record["closed"] for record in series],
                 None if size is None else Stroke(_color(i), 1.5, _DASHES[i % SERIES]),
                 Marks(_color(i), 11, _SYMBOLS[i % SERIES]),
                 [
                     f"{_point(label(defense, 60), record, size)}: closed gap {percent(record['closed'])}, task {task}"
-                    for record, task in zip(own, tasks, strict=True)
+                    for record, task in zip(series, tasks, strict=True)
                 ],
-                () if size is None else [str(record["batch_size"]) for record in own],
-                _errors(own, "task", "task_low", "task_high", scale),
-                _errors(own, "closed", "closed_low", "upper"),
+                () if size is None else [str(record["batch_size"]) for record in series],
+                _errors(series, "task", "task_low", "task_high", scale),
+                _errors(series, "closed", "closed_low", "upper"),
             )
         )
-    seen = "; ".join(
+    description = "; ".join(
         f"{_point(clean(record['defense'], 40), record, size)}: closed gap {percent(record['closed'])}"
         for record in drawn[:8]
     )
@@ -338,7 +342,7 @@ def frontier(
     return Figure(
         name,
         title,
-        f"Leakage beside how well the task is learnt: {seen}.",
+        f"Leakage beside how well the task is learnt: {description}.",
         data,
         Axis(horizontal if error else f"{horizontal} (%)"),
         Axis("Gap to certainty closed (%)", (least, 106)),
@@ -356,21 +360,21 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
     shown = list(records[:MOST_COLUMNS])
     data = []
     for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
-        own = [record[side] for record in shown]
+        series = [record[side] for record in shown]
         data.append(
             Curve(
                 label(run),
-                [None if record["mean"] is None else 100 * record["mean"] for record in own],
+                [None if record["mean"] is None else 100 * record["mean"] for record in series],
                 [place + (0.14 if side == "a" else -0.14) for place in _places(shown)],
                 marks=Marks(_color(i), 9, _SYMBOLS[i]),
-                words=[f"{percent(record['mean'])} {_between(record)}" for record in own],
-                x_errors=_errors(own),
+                words=[f"{percent(record['mean'])} {_between(record)}" for record in series],
+                x_errors=_errors(series),
             )
         )
     y = _named([label(record["label"], 48) for record in shown], grid=True)
-    seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
+    description = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
     height = 120 + 34 * max(3, len(shown))
-    return Figure(name, title, seen, data, Axis("Cells read (%)", _RATE), y, height=height)
+    return Figure(name, title, description, data, Axis("Cells read (%)", _RATE), y, height=height)
 
 
 def _color(i: int) -> str:

@@ -1,4 +1,10 @@
-"""An audit's figures as records of plain numbers and texts, of which figures and tables are made; missing is None."""
+"""An audit's figures as records of plain numbers and texts, of which figures and tables are made; missing is None.
+
+The certainty of a guessed category is 1 less the attacker's uncertainty u of the cell. That of a number has no scale,
+so that it is a rank: the share of the numbers with a larger u, and half of those with the same. There u is the
+differential entropy, of a normal distribution ``u = 1/2 + log(sd sqrt(2 pi))``, so that the spread that is shown is
+``sd = exp(u - 1/2) / sqrt(2 pi)``.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +49,7 @@ def setting_of(record: Record) -> Setting:
     return record["batch_size"], record["defense"]
 
 
-def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
+def rows_of_setting(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
     """Return the rows of one setting."""
     return pick(rows, batch_size=setting[0], defense=setting[1])
 
@@ -57,16 +63,18 @@ def overview(rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label:
     """
     records = []
     for setting in settings(rows):
-        here = at(rows, setting)
-        cells, labels = strongest_row(here, *setting), strongest_row(here, *setting, label) if label else None
-        own = [] if cells is None else pick(here, attack=cells.attack, column=None)
+        setting_rows = rows_of_setting(rows, setting)
+        cells = strongest_row(setting_rows, *setting)
+        labels = strongest_row(setting_rows, *setting, label) if label else None
+        attack_rows = [] if cells is None else pick(setting_rows, attack=cells.attack, column=None)
         of_label = None if labels is None else {"attack": labels.attack, **_scored(labels, [], findings)}
-        record = {"attack": None if cells is None else cells.attack, **_scored(cells, own, findings), "of": None}
+        attack = None if cells is None else cells.attack
+        record = {"attack": attack, **_scored(cells, attack_rows, findings), "of": None}
         record["by_label"] = False
         if labels is not None and cells is None:
             record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label, "by_label": True}
         elif labels is not None and cells is not None:
-            rated = verdict(cells, row_of(own, "exact_match"), findings, row_of(own, "certified"))
+            rated = verdict(cells, row_of(attack_rows, "exact_match"), findings, row_of(attack_rows, "certified"))
             of_labels = verdict(labels, findings=findings)
             both = graver(rated, of_labels)
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
@@ -80,13 +88,13 @@ def overview(rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label:
 _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
 
 
-def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
+def _scored(score: ResultRow | None, attack_rows: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": NOT_REACHED}
-    exact = row_of(own, "exact_match")
-    rated = verdict(score, exact, findings, row_of(own, "certified"))
-    parts = {name: row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
+    exact = row_of(attack_rows, "exact_match")
+    rated = verdict(score, exact, findings, row_of(attack_rows, "certified"))
+    parts = {name: row_of(attack_rows, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": rated.closed,
@@ -139,11 +147,11 @@ def columns(
     schema: Schema | None = None,
 ) -> list[Record]:
     """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
-    here = at(rows, setting)
-    attack = strongest(here, *setting)
+    setting_rows = rows_of_setting(rows, setting)
+    attack = strongest(setting_rows, *setting)
     schema_columns = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
     places = list(schema_columns)
-    scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
+    scored = {row.column: row for row in pick(setting_rows, metric="accuracy", attack=attack) if row.mean is not None}
     where = {"batch_size": setting[0], "defense": setting[1], "attack": attack}
     records = []
     for name, row in scored.items():
@@ -402,10 +410,10 @@ def choices(runs: Sequence[Run]) -> list[str]:
     lines = []
     for run in runs:
         if run.evidence is not None and run.evidence.choice:
-            [(way, count)] = Counter(run.evidence.choice).most_common(1)
+            [(choice, count)] = Counter(run.evidence.choice).most_common(1)
             of = f" (so in {count} of {len(run.units)})" if count < len(run.units) else ""
             under = "" if run.configuration.defense == UNDEFENDED else f" under {clean(run.configuration.defense, 60)}"
-            lines.append(f"{clean(run.label, 60)}{under} answers by {clean(way, 400)}{of}")
+            lines.append(f"{clean(run.label, 60)}{under} answers by {clean(choice, 400)}{of}")
     return lines
 
 

@@ -47,7 +47,11 @@ def junit(reports: Sequence[AuditResult], page: Path | None = None) -> str:
             properties = ElementTree.SubElement(suite, "properties")
             ElementTree.SubElement(properties, "property", name="report", value=clean(page.as_posix(), _LONGEST))
         for case in cases:
-            _add(suite, case)
+            element = ElementTree.SubElement(suite, "testcase", classname=f"seepage.{case.group}", name=case.name)
+            if case.state is not None:
+                ElementTree.SubElement(element, case.state, message=case.message)
+            if case.output:
+                ElementTree.SubElement(element, "system-out").text = case.output
     _count(root, cases_of_all)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -66,25 +70,17 @@ def _count(element: ElementTree.Element, cases: Sequence[_Case]) -> None:
         element.set(name, str(sum(case.state == state for case in cases)))
 
 
-def _add(suite: ElementTree.Element, case: _Case) -> None:
-    element = ElementTree.SubElement(suite, "testcase", classname=f"seepage.{case.group}", name=case.name)
-    if case.state is not None:
-        ElementTree.SubElement(element, case.state, message=case.message)
-    if case.output:
-        ElementTree.SubElement(element, "system-out").text = case.output
-
-
 def _cases(report: AuditResult) -> list[_Case]:
-    cases = [] if report.decision is None else _gate(report, report.decision)
+    cases = [] if report.decision is None else _gate_cases(report, report.decision)
     failed = [f"{clean(run.label)}: {clean(failure.message, 400)}" for run in report.failed for failure in run.failures]
     cases.append(_Case("jobs", "every job is done", "error" if failed else None, clean("; ".join(failed), _LONGEST)))
     if report.findings is not None:
         lacking = report.not_applicable
-        cases += [_check(code, lacking.get(code), report.all_findings) for code in sorted(CHECKS)]
+        cases += [_check_case(code, lacking.get(code), report.all_findings) for code in sorted(CHECKS)]
     return cases
 
 
-def _gate(report: AuditResult, decision: Decision) -> list[_Case]:
+def _gate_cases(report: AuditResult, decision: Decision) -> list[_Case]:
     gate = report.audit.spec.gate
     assert gate is not None
     limit = f"{100 * gate.above:.1f} points"
@@ -93,18 +89,20 @@ def _gate(report: AuditResult, decision: Decision) -> list[_Case]:
     cases = [_Case("gate", f"leakage stays below {limit}", state, "" if state is None else line, line)]
     for standing in decision.figures:
         # A gate that passed is about its figures alone; one that did not says of each whether it is the reason.
-        own = None if standing.below else "failure" if standing.above else "error"
+        outcome = None if standing.below else "failure" if standing.above else "error"
         words = (
             f"mean lift {points(standing.mean)} points, at most {points(standing.upper)}, n={standing.n}; limit {limit}"
         )
         name = clean(figure_in_words(standing.figure, report.audit), 400)
-        cases.append(_Case("gate.figures", name, own, "" if own is None else words, words))
+        cases.append(_Case("gate.figures", name, outcome, "" if outcome is None else words, words))
     return cases
 
 
-def _check(code: str, lacking: str | None, findings: Sequence[Finding]) -> _Case:
-    own = [finding for finding in findings if finding.code == code]
-    output = "\n".join(clean(f"{finding.severity}: {finding.title}. {finding.message}", _LONGEST) for finding in own)
+def _check_case(code: str, lacking: str | None, findings: Sequence[Finding]) -> _Case:
+    reported = [finding for finding in findings if finding.code == code]
+    output = "\n".join(
+        clean(f"{finding.severity}: {finding.title}. {finding.message}", _LONGEST) for finding in reported
+    )
     name = f"{code}: {CHECKS[code].title}"
     if lacking is not None:
         return _Case("checks", name, "skipped", clean(lacking, _LONGEST))

@@ -106,14 +106,14 @@ def _by_defense(result: AuditResult, name: str, records: Sequence[Record], capti
 def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[Plot]:
     drawn = []
     for i, defense in enumerate(dict.fromkeys(record["defense"] for record in records if record["is_attack"]), start=1):
-        own = [record for record in records if record["defense"] == defense and record["is_attack"]]
-        sizes = {record["batch_size"] for record in own}
+        attacked = [record for record in records if record["defense"] == defense and record["is_attack"]]
+        sizes = {record["batch_size"] for record in attacked}
         # A baseline is the same under every defense, so that it may have been measured under another one.
         baselines: dict[tuple[int, str], Record] = {}
         for record in sorted(records, key=lambda record: record["defense"] != defense):
             if record["kind"] == "baseline" and record["batch_size"] in sizes:
                 baselines.setdefault((record["batch_size"], record["attack"]), record)
-        both = [*own, *({**record, "defense": defense} for record in baselines.values())]
+        both = [*attacked, *({**record, "defense": defense} for record in baselines.values())]
         title = caption
         if result.defended:
             title += f"; {'no defense' if defense == UNDEFENDED else clean(defense, 40)}"
@@ -145,15 +145,15 @@ def columns_section(result: AuditResult) -> Section | None:
     shown = records[:MOST_COLUMNS]
     table = grids.filled(head, columns, shown, cut_columns(len(records)))
     drawn = [Plot(figures.by_column("columns", shown, head), table)]
-    lifts = {key: {record["column"]: record for record in own} for key, own in result.by_column.items()}
+    lifts = {key: {record["column"]: record for record in group} for key, group in result.by_column.items()}
     if len(lifts) > 1:
         lines = [[lifts[key].get(record["column"]) for key in lifts] for record in shown]
         names = [figures.label(result.label(key)) for key in lifts]
         caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
-        each = [record for own in result.by_column.values() for record in own[:MOST_COLUMNS]]
+        each = [record for group in result.by_column.values() for record in group[:MOST_COLUMNS]]
         attack = grids.text("Attack", "attack", marks=result.audit.about.marks)
-        some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
-        table = replace(grids.filled(caption, some, each, cut_columns(len(records))), most=100)
+        everywhere = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
+        table = replace(grids.filled(caption, everywhere, each, cut_columns(len(records))), most=100)
         drawn.append(Plot(figures.heat("columns-everywhere", names, lines, caption), table))
     marked = [record for record in records if record["sensitive"]]
     words = []
@@ -281,8 +281,8 @@ def advice_section(result: AuditResult) -> Section:
     attacked = result.attacked
     if not attacked:
         return empty("advice", title, "Without a result there is nothing to advise.")
-    marked = any(record["sensitive"] for own in result.by_column.values() for record in own)
-    sensitive = {key: _worst_sensitive(own) for key, own in result.by_column.items()} if marked else {}
+    marked = any(record["sensitive"] for group in result.by_column.values() for record in group)
+    sensitive = {key: _worst_sensitive(group) for key, group in result.by_column.items()} if marked else {}
     learnt = [record for record in result.frontier if record["attack"] is not None]
     error = any(is_error(record["task_metric"]) for record in learnt)
     metric = learnt[0]["task_metric"] if learnt else ""
@@ -300,6 +300,6 @@ def advice_section(result: AuditResult) -> Section:
     return Section("advice", title, [*words, Points(lines)])
 
 
-def _worst_sensitive(own: Sequence[Record]) -> float | None:
-    uppers = [record["upper"] for record in own if record["sensitive"] and (record["baseline"] or 0) < 1]
+def _worst_sensitive(columns: Sequence[Record]) -> float | None:
+    uppers = [record["upper"] for record in columns if record["sensitive"] and (record["baseline"] or 0) < 1]
     return max(uppers, default=0.0) if all(upper is not None for upper in uppers) else None

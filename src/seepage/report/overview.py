@@ -31,7 +31,7 @@ from seepage.report.document import (
 )
 from seepage.report.frames import Record, setting_of, task_name
 from seepage.report.grids import closed_columns, setting_columns, spare
-from seepage.report.result import AuditResult, Cell
+from seepage.report.result import AuditResult
 from seepage.report.summary import NOT_TRIED, READING, flows, headline, summary
 from seepage.results.checks.finding import Finding, explanation, few_of
 from seepage.results.verdict import BOUNDS, GRAVITY, NOT_REACHED, UNDEFENDED, style_of
@@ -128,10 +128,10 @@ def _ruler(result: AuditResult) -> Ruler:
         for overview in result.attacked
     ]
     alone = len(result.attacked) < 2 and not result.frontier and not (result.attacked and result.not_reached)
-    return Ruler(lines, BOUNDS, None if alone else _answers(result))
+    return Ruler(lines, BOUNDS, None if alone else _answers_grid(result))
 
 
-def _answers(result: AuditResult) -> Grid:
+def _answers_grid(result: AuditResult) -> Grid:
     """Return a line for each configuration: the verdict, what is read of what guessing misses, and the task.
 
     Where there is no room for all, those without a figure are left out first, then the mildest.
@@ -144,15 +144,16 @@ def _answers(result: AuditResult) -> Grid:
     left = [{"batch_size": size, "defense": defense, **nothing} for size, defense in result.not_reached]
     for record in [*result.attacked, *left]:
         task = None if record in left else learnt.get(setting_of(record))
+        defense = "no defense" if record["defense"] == UNDEFENDED else result.marked(record["defense"], 32)
         lines.append(
             [
                 *([MISSING if record["batch_size"] is None else str(record["batch_size"])] if result.sized else []),
-                *([_defense(result, record["defense"])] if defended else []),
+                *([defense] if defended else []),
                 MISSING if record["attack"] is None else result.marked(record["attack"], 24),
                 tier.cell(record),
-                _read(result, record),
+                _read_of_100(result, record),
                 percent(record["exact"], 0),
-                *([_task(task)] if learnt else []),
+                *([_task_figure(task)] if learnt else []),
             ]
         )
     figures = [f"{done(result).split()[-1]}\nof 100", "whole\nrecords"]
@@ -168,7 +169,7 @@ def _answers(result: AuditResult) -> Grid:
     return Grid(caption, columns, rows_of(lines), ranks=ranks, rows_are="configuration")
 
 
-def _read(result: AuditResult, record: Record) -> str:
+def _read_of_100(result: AuditResult, record: Record) -> str:
     """Return how many of 100 are read, with the interval where there are units enough for one."""
     if record["closed"] is None:
         return MISSING
@@ -178,17 +179,13 @@ def _read(result: AuditResult, record: Record) -> str:
     return f"{read} [{in_hundred(record['closed_low'])}, {rounded_up(record['upper'])}]"
 
 
-def _task(record: Record | None) -> str:
+def _task_figure(record: Record | None) -> str:
     """Return how well the task is learnt: an error as it is, a rate in percent with its interval."""
     if record is None or record["task"] is None:
         return MISSING
     if is_error(record["task_metric"]):
         return f"{record['task']:.4g}"
     return f"{percent(record['task']).removesuffix('%')} {span(record['task_low'], record['task_high'])}".strip()
-
-
-def _defense(result: AuditResult, name: str) -> str:
-    return "no defense" if name == UNDEFENDED else result.marked(name, 32)
 
 
 def _not_tested(result: AuditResult) -> str:
@@ -220,9 +217,8 @@ def example(result: AuditResult) -> Grid | None:
     sensitive = set(result.audit.about.sensitive)
     cells = sorted(first.cells, key=lambda cell: cell.column not in sensitive)[:_CELLS]
     caption = f"The first record: {sum(cell.right for cell in first.cells)} of {len(first.cells)} cells are right"
-    return Grid(caption, heads("", "As it was", "As it was read"), [_line(cell) for cell in cells])
-
-
-def _line(cell: Cell) -> list[GridCell]:
-    name = clean(cell.column, 32)
-    return [GridCell(name, name), *(replace(read, behind="") for read in truth_and_guess(cell, 32))]
+    lines = []
+    for cell in cells:
+        name = clean(cell.column, 32)
+        lines.append([GridCell(name, name), *(replace(shown, behind="") for shown in truth_and_guess(cell, 32))])
+    return Grid(caption, heads("", "As it was", "As it was read"), lines)

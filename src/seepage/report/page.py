@@ -48,8 +48,8 @@ def environment() -> Environment:
 
 def _by_kind(blocks: Sequence[Block]) -> Iterator[tuple[str, list[Block]]]:
     """Return blocks that follow each other and are of one kind, with the name of its macro."""
-    for kind, some in itertools.groupby(blocks, lambda block: type(block).__name__.lower()):
-        yield kind, list(some)
+    for kind, group in itertools.groupby(blocks, lambda block: type(block).__name__.lower()):
+        yield kind, list(group)
 
 
 def _drawing(figure: Figure) -> Markup:

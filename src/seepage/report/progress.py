@@ -138,7 +138,7 @@ class Bar(Listener):
         self._progress.console.print(Paragraph(f"seepage: {clean(text, 4000)}", indent=0))
 
 
-def _longest(plan: Plan) -> list[str]:
+def _longest_part(plan: Plan) -> list[str]:
     """Return what to leave out of a plan that takes long: the part that takes most of it, in a sentence."""
     if plan.seconds is None or plan.seconds < _LONG or plan.audits[0].spec.time_budget is not None:
         return []
@@ -171,7 +171,7 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
         open_end = any(until_decided(audit) or audit.yields for audit in plan.audits)
         most = " at most" if open_end else ""
         length = ", the first will tell how long" if whole is None else f", about {whole} in all{most}"
-        parts = [f"{jobs}{most if whole is None else ''}{length}{several}.", *_longest(plan)]
+        parts = [f"{jobs}{most if whole is None else ''}{length}{several}.", *_longest_part(plan)]
         if any(map(until_decided, plan.audits)):
             parts.append(f"An attack ends after 5, 10 or 20 {unit}s where that shows its lift within 10 points.")
     elif plan.spare:

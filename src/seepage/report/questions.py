@@ -58,8 +58,9 @@ def questions(result: AuditResult) -> list[Record]:
 
 def quasi_identifiers(result: AuditResult) -> list[str]:
     """Return the guessed columns by which rows are linked to a public table."""
-    marked, named = set(result.audit.about.sensitive), _named(result)
-    return [name for name in _guessed(result) if (name in named if named else name not in marked)]
+    about, named = result.audit.about, _named(result)
+    guessed = [name for name in about.columns if name != about.target]
+    return [name for name in guessed if (name in named if named else name not in about.sensitive)]
 
 
 def questions_section(result: AuditResult) -> Section:
@@ -70,8 +71,8 @@ def questions_section(result: AuditResult) -> Section:
         return empty("questions", title, _why_none(result))
     worst = result.worst
     assert worst is not None
-    here = next((entry for entry in filed if _place(entry) == setting_of(worst)), filed[0])
-    lines = [{**answer, **_flat(answer), **_shared(entry)} for entry in filed for answer in entry["answers"]]
+    shown_entry = next((entry for entry in filed if setting_of(entry) == setting_of(worst)), filed[0])
+    lines = [{**answer, **_flat_figures(answer), **_shared(entry)} for entry in filed for answer in entry["answers"]]
     columns = [
         grids.text("Question", "name"),
         grids.text("Column", "column"),
@@ -89,11 +90,15 @@ def questions_section(result: AuditResult) -> Section:
     words = [
         "A regulator asks three things of data that is called anonymous: whether somebody can be singled out, linked "
         f"to other records, or have a value inferred ({OPINION}). Here they are asked of guessed rows.",
-        f"By {where(result, {**_shared(here)})}:",
+        f"By {where(result, {**_shared(shown_entry)})}:",
     ]
     table = grids.filled("Answers to the three questions, by the attack that reads most", columns, lines)
     text = printable_json(_shortened(filed[0] if len(filed) == 1 else filed), allow_nan=False)
-    points = [*_sentences(result, here), _of_control(result), *_LIMITS]
+    control = (
+        "The control is how often the same guesses succeed against records that were not attacked by them; the risk is "
+        f"(attack − control) / (1 − control). Intervals are over {result.audit.spec.unit}s."
+    )
+    points = [*_sentences(result, shown_entry), control, *_LIMITS]
     filed_too = Folded("The same as JSON, to file (in results.json under three_questions)", [Code(text)], filed=True)
     return Section("questions", title, [*words, Points(points), table, filed_too])
 
@@ -111,21 +116,12 @@ def _named(result: AuditResult) -> tuple[str, ...]:
     return getattr(result.audit.spec, "quasi_identifiers", ())
 
 
-def _guessed(result: AuditResult) -> tuple[str, ...]:
-    label = result.audit.about.target
-    return tuple(name for name in result.audit.about.columns if name != label)
-
-
-def _place(entry: Record) -> Setting:
-    return entry["batch_size"], entry["defense"]
-
-
 def _shared(entry: Record) -> Record:
     return {name: entry[name] for name in ("batch_size", "defense", "attack")}
 
 
 def _answers(result: AuditResult, setting: Setting, attack: str) -> list[Record]:
-    own = pick(result.rows, batch_size=setting[0], defense=setting[1], attack=attack)
+    rows = pick(result.rows, batch_size=setting[0], defense=setting[1], attack=attack)
     runs = [run for run in result.runs if run.label == attack]
     figures = {
         (figure.metric, figure.column): figure
@@ -135,11 +131,11 @@ def _answers(result: AuditResult, setting: Setting, attack: str) -> list[Record]
     }
     answers = []
     for question in _NAMES:
-        for row in pick(own, metric=question):
+        for row in pick(rows, metric=question):
             if row.mean is None:
                 continue
             control = figures.get((question + CONTROL, row.column))
-            possible = next((r.mean for r in own if r.metric == question + POSSIBLE), None)
+            possible = next((r.mean for r in rows if r.metric == question + POSSIBLE), None)
             answers.append(_answer(question, row, figures.get((question, row.column)), control, possible))
     return answers
 
@@ -174,7 +170,7 @@ def risk_of(row: ResultRow, control: float | None, gain: Estimate) -> Record | N
     return {"mean": mean, "low": closed_gap(beside, "lift_low"), "high": closed_gap(beside, "lift_high")}
 
 
-def _flat(answer: Record) -> Record:
+def _flat_figures(answer: Record) -> Record:
     """Return the figures of an answer by names of their own, as tables take them."""
     flat = {**answer["attack_rate"], "baseline": answer["best_baseline"]["mean"], "n": answer["units"]}
     for name in ("control", "risk"):
@@ -186,9 +182,11 @@ def _flat(answer: Record) -> Record:
 def _sentences(result: AuditResult, entry: Record) -> list[str]:
     """Return what was measured on each question in one configuration, a sentence each."""
     by = quasi_identifiers(result)
+    names, more = [clean(name) for name in by[:_MOST_NAMED]], len(by) - _MOST_NAMED
+    names += [f"{more} more"] if more > 0 else []
     share_of = {
         SINGLED_OUT: "of predicates made of guessed values are true for the attacked record and for no other row",
-        LINKED: f"of guesses have the record's own row as the only nearest one by {_some(by)}",
+        LINKED: f"of guesses have the record's own row as the only nearest one by {listed(names)}",
     }
     single = [answer for answer in entry["answers"] if answer["question"] in share_of]
     sentences = [f"{answer['name']}: {_rates(answer, share_of[answer['question']])}" for answer in single]
@@ -226,27 +224,14 @@ def _rates(answer: Record, share_of: str, more: str = "") -> str:
     text = f"{percent(rate['mean'])} {share_of}"
     if control is not None:
         text += f"; against control records it is {percent(control['mean'])}"
-        text += "" if risk is None else f", a risk of {percent(risk['mean'])}{_between(risk)}"
+        text += "" if risk is None else f", a risk of {percent(risk['mean'])}{_interval_words(risk)}"
     return f"{text}{more}."
 
 
-def _between(risk: Record) -> str:
+def _interval_words(risk: Record) -> str:
     if risk["low"] is None or risk["high"] is None or risk["low"] == risk["high"]:
         return ""
     return f" (95% interval {percent(risk['low'])} to {percent(risk['high'])})"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    shown = [clean(name) for name in names[:_MOST_NAMED]]
-    return listed([*shown, f"{more} more"] if more > 0 else shown)
-
-
-def _of_control(result: AuditResult) -> str:
-    return (
-        "The control is how often the same guesses succeed against records that were not attacked by them; the risk is "
-        f"(attack − control) / (1 − control). Intervals are over {result.audit.spec.unit}s."
-    )
 
 
 def _why_none(result: AuditResult) -> str:

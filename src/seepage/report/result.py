@@ -94,8 +94,8 @@ def examples(
     return shown
 
 
-def _finite(values: Tensor | None, *at: int) -> float | None:
-    if values is None or not math.isfinite(value := float(values[at])):
+def _finite(values: Tensor | None, *index: int) -> float | None:
+    if values is None or not math.isfinite(value := float(values[index])):
         return None
     return value
 
@@ -322,8 +322,8 @@ class AuditResult:
         words = []
         for size, names in by_size.items():
             short = [self.defense(name) if name == UNDEFENDED else clean(name, 60) for name in names]
-            at = f" at {self.audit.about.size} {size}" if size is not None else ""
-            words.append(f"{listed(short) if len(names) > 1 else self.defense(names[0])}{at}")
+            with_size = f" at {self.audit.about.size} {size}" if size is not None else ""
+            words.append(f"{listed(short) if len(names) > 1 else self.defense(names[0])}{with_size}")
         return words
 
     def not_tried(self, setting: Setting, attack: str) -> str | None:

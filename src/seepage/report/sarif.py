@@ -35,12 +35,12 @@ def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     Severities of checks are levels of SARIF already. A gate that passed is a property of the run, as every gate is, and
     no result. Results point at ``about``: the audit's document, or else its report.
     """
-    location = _physical(about)
+    location = _physical_location(about)
     results = [
         result
         for report in reports
         for result in (
-            *_of_gate(report, location),
+            *_gate_results(report, location),
             *(
                 _result(report, each.code, each.severity, f"{each.title}. {each.message}", each.where, location)
                 for each in report.all_findings
@@ -54,8 +54,8 @@ def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     places = {rule["id"]: i for i, rule in enumerate(rules) if isinstance(rule, dict)}
     for result in results:
         result["ruleIndex"] = places[result["ruleId"]]
-    own = installed("seepage")
-    version: dict[str, Json] = {} if own is None else {"version": own}
+    installed_version = installed("seepage")
+    version: dict[str, Json] = {} if installed_version is None else {"version": installed_version}
     run: dict[str, Json] = {
         "tool": {"driver": {"name": "seepage", **version, "rules": rules}},
         "invocations": [{"executionSuccessful": not any(report.failed for report in reports), "exitCode": int(status)}],
@@ -92,7 +92,7 @@ def _rule(code: str, level: str, title: str, words: Sequence[str]) -> dict[str, 
     }
 
 
-def _of_gate(report: AuditResult, location: Mapping[str, Json]) -> list[dict[str, Json]]:
+def _gate_results(report: AuditResult, location: Mapping[str, Json]) -> list[dict[str, Json]]:
     decision = report.decision
     if decision is None or decision.outcome not in _LEVELS:
         return []
@@ -115,7 +115,7 @@ def _result(
     }
 
 
-def _physical(path: Path) -> dict[str, Json]:
+def _physical_location(path: Path) -> dict[str, Json]:
     # Code hosts know files by their path in the repository, which commands are run in.
     relative = os.path.relpath(path)
     uri = path.resolve().as_uri() if relative.startswith(os.pardir) else quote(Path(relative).as_posix())

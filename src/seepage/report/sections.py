@@ -68,8 +68,8 @@ def write_html(
     path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, object], private: bool | None = None
 ) -> None:
     """Write the report of a run as one file, for its owner alone where a table is one's own or ``private`` says so."""
-    own = any(report.audit.own for report in reports) if private is None else private
-    write_whole(path, render(reports, provenance), own)
+    confidential = any(report.audit.own for report in reports) if private is None else private
+    write_whole(path, render(reports, provenance), confidential)
 
 
 def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> str:
@@ -96,15 +96,15 @@ def run_document(reports: Sequence[AuditResult], provenance: Mapping[str, object
         document = audit_document(reports[0])
         return replace(document, sections=[*document.sections, *origin])
     documents, headlines = list(map(audit_document, reports)), list(map(headline, reports))
-    names = _names(reports)
+    names = _audit_names(reports)
     gravest = worst([head.record for head in headlines if head.record is not None])
     first = next((i for i, head in enumerate(headlines) if head.record is gravest and gravest is not None), 0)
     parts = [
         Section(f"a{i}", name, aside=document.facts, sections=document.sections)
         for i, (name, document) in enumerate(zip(names, documents, strict=True), start=1)
     ]
-    overall = [_overall(parts, headlines, first)] if reports else []
-    over_rounds, own = accumulated(reports), any(report.audit.own for report in reports)
+    overall = [_overall_section(parts, headlines, first)] if reports else []
+    over_rounds, confidential = accumulated(reports), any(report.audit.own for report in reports)
     tables = list(dict.fromkeys(clean(report.audit.about.dataset) for report in reports))
     answer: list[Section] = []
     if reports:
@@ -119,17 +119,19 @@ def run_document(reports: Sequence[AuditResult], provenance: Mapping[str, object
         [*overall, *([] if over_rounds is None else [over_rounds]), *parts, *origin],
         answer,
         lead=" ".join(dict.fromkeys(report.audit.about.lead for report in reports)),
-        notice=notice_of(own, any(report.audit.spec.keep_records for report in reports)),
+        notice=notice_of(confidential, any(report.audit.spec.keep_records for report in reports)),
     )
 
 
-def notice_of(own: bool, records: bool) -> str:
+def notice_of(confidential: bool, records: bool) -> str:
     """Return how to treat a report on a table of one's own, with its records or without; empty on any other table."""
     holds = "records, rates and positions" if records else "rates and positions"
-    return f"This report is about a table of your own. It holds {holds}; treat it as confidential." if own else ""
+    return (
+        f"This report is about a table of your own. It holds {holds}; treat it as confidential." if confidential else ""
+    )
 
 
-def _overall(parts: Sequence[Section], headlines: Sequence[Headline], first: int) -> Section:
+def _overall_section(parts: Sequence[Section], headlines: Sequence[Headline], first: int) -> Section:
     """Return the verdict on the gravest of several audits, and a line on each."""
     grave = headlines[first]
     lines = [(head.tier, head.words) for head in headlines]
@@ -160,7 +162,7 @@ def provenance_section(provenance: Mapping[str, object]) -> Section:
     )
 
 
-def _names(reports: Sequence[AuditResult]) -> list[str]:
+def _audit_names(reports: Sequence[AuditResult]) -> list[str]:
     """Return distinct names for the audits of a run: data, protocol, model and variant, or a number."""
     names: list[str] = []
     for report in reports:
@@ -177,7 +179,7 @@ def sections(result: AuditResult) -> list[Section]:
     filled = [
         verdict_section(result) if scored or more else None,
         _threat_model(result),
-        _checks(result),
+        _checks_section(result),
         leakage_section(result),
         labels_section(result),
         columns_section(result),
@@ -189,9 +191,9 @@ def sections(result: AuditResult) -> list[Section]:
         groups_section(result),
         frontier_section(result) if more else None,
         advice_section(result) if more else None,
-        _all(result),
+        _all_figures(result),
     ]
-    shown = [_folded(result, section) for section in filled if section is not None]
+    shown = [_folded_section(result, section) for section in filled if section is not None]
     missing = [f"{section.title}: {' '.join(map(str, section.blocks))}" for section in shown if section.kind == "empty"]
     why = (
         [Section("missing", "What is not shown, and why", [Points(missing)], "detail", folded=True)] if missing else []
@@ -199,7 +201,7 @@ def sections(result: AuditResult) -> list[Section]:
     return [*(section for section in shown if section.kind != "empty"), *why]
 
 
-def _folded(result: AuditResult, section: Section) -> Section:
+def _folded_section(result: AuditResult, section: Section) -> Section:
     """Return a section with plots of few units folded, and folded as a whole where it holds what few look for."""
     few = max((record["n"] or 0 for record in result.overviews), default=0) < _PLOTTED
 
@@ -260,7 +262,7 @@ def _threat_model(result: AuditResult) -> Section:
     )
 
 
-def _checks(result: AuditResult) -> Section:
+def _checks_section(result: AuditResult) -> Section:
     shown = sorted(result.all_findings, key=lambda finding: SEVERITIES.index(finding.severity))
     notes = [remark(finding) for finding in shown if finding.severity == "note"]
     serious = [remark(finding) for finding in shown if finding.severity != "note"]
@@ -271,7 +273,7 @@ def _checks(result: AuditResult) -> Section:
         blocks.append("The checks were not run, so nothing is known against these figures or for them.")
     elif not shown:
         blocks.append("No check found anything to object to.")
-    blocks += [_positive(result), _negative(result)]
+    blocks += [_positive_control(result), _negative_control(result)]
     omitted = [{"code": code, "title": CHECKS[code].title, "why": why} for code, why in result.not_applicable.items()]
     if omitted:
         why = grids.text("Why it does not apply", "why", 300)
@@ -285,7 +287,7 @@ def _attacks_of(rows: Sequence[ResultRow]) -> list[ResultRow]:
     return [row for row in pick(rows, metric="accuracy", column=None, kind="attack") if row.mean is not None]
 
 
-def _positive(result: AuditResult) -> str:
+def _positive_control(result: AuditResult) -> str:
     """Return what the positive control showed."""
     unknown = "Nothing shows that the attacks work on this table at all."
     if result.control is None:
@@ -317,7 +319,7 @@ def _positive(result: AuditResult) -> str:
     )
 
 
-def _negative(result: AuditResult) -> str:
+def _negative_control(result: AuditResult) -> str:
     """Return what the negative control showed."""
     if result.negative is None:
         return "Negative control: none was run."
@@ -337,14 +339,14 @@ def _negative(result: AuditResult) -> str:
     )
 
 
-def _all(result: AuditResult) -> Section:
+def _all_figures(result: AuditResult) -> Section:
     """Return all figures as one folded table, those of whole configurations before those of columns."""
     names = {row.column for row in result.rows} - {None}
     wide = len(names) > MOST_COLUMNS
     each = sum(row.column is not None for row in result.rows) / max(1, len(names))
     most = max(1, min(MOST_COLUMNS, int(_MOST_OF_WIDE / each))) if wide else len(names)
     # Of each configuration in turn, the column of which it gives away most.
-    by_place = itertools.zip_longest(*(own[:most] for own in result.by_column.values()))
+    by_place = itertools.zip_longest(*(columns[:most] for columns in result.by_column.values()))
     shown = [*dict.fromkeys(record["column"] for place in by_place for record in place if record is not None)][:most]
     ordered = sorted(
         (row for row in result.rows if not wide or row.column is None or row.column in shown),

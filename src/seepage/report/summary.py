@@ -98,17 +98,17 @@ def headline(result: AuditResult) -> Headline:
     words = f"{place} {_doing(about, record)}"
     if record["baseline"] is not None:
         words += f"; {_gets(about, record)}"
-    answered, of_label = answer(result, record), _of_labels_too(about, record)
+    answered, of_label = answer(result, record), _label_sentence(about, record)
     # What a number of 100 labels is of stands before it.
     parts = [f"{words}.", *([*of_label, *answered] if record["by_label"] else [*answered, *of_label])]
     parts += exposed_columns(result, record)
     parts += [*_bounds_below(result, record, parts), *_bounds_above(result.all_findings), *about.limits]
-    parts += _nothing_to_add(result)
-    beside = [_beside(result, overview) for overview in result.beside]
+    parts += _unneeded_attacks(result)
+    beside = [_defended_verdict(result, overview) for overview in result.beside]
     return Headline(record, record["tier"], tuple(parts), (*beside, *_not_reached(result)))
 
 
-def _of_labels_too(about: About, record: Record) -> list[str]:
+def _label_sentence(about: About, record: Record) -> list[str]:
     """Return a sentence on what is read of the label, where a record is of other cells; none without a figure."""
     label = record["label"]
     if label is None or record["of"] is not None:
@@ -146,7 +146,7 @@ def _gets(about: About, record: Record) -> str:
     return f"an informed guess is right in {record['baseline'] * record['n'] * about.trials.each:,.0f}"
 
 
-def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
+def _defended_verdict(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
     doing = _doing(about, record)
@@ -175,19 +175,19 @@ def summary(result: AuditResult, reading: bool = True) -> str:
     """Return a paragraph for each configuration and, if wanted, on how to read them; never an empty text."""
     # What is read without a defense is what the others are compared with.
     ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
-    sentences = [_of_setting(result, size, defense) for size, defense in ordered]
+    sentences = [_setting_paragraph(result, size, defense) for size, defense in ordered]
     paragraphs = [paragraph for paragraph in sentences if paragraph]
     limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
     return "\n\n".join([*paragraphs, *limits, *([READING] if reading else [])] if paragraphs else [_nothing(result)])
 
 
-def _nothing_to_add(result: AuditResult) -> list[str]:
+def _unneeded_attacks(result: AuditResult) -> list[str]:
     """Return a sentence on each attack that was left out where another one had proved all; none without any."""
     places: dict[str, list[str]] = {}
     for run in result.runs:
         if run.nothing_to_add:
-            at = (run.configuration.batch_size, run.configuration.defense)
-            places.setdefault(run.label, []).append(result.label(at))
+            place = (run.configuration.batch_size, run.configuration.defense)
+            places.setdefault(run.label, []).append(result.label(place))
     provers = result.audit.yields
     return [
         f"{clean(name)} was not needed ({listed(where)}): {clean(provers[name])} proved every record."
@@ -210,15 +210,15 @@ def _nothing(result: AuditResult) -> str:
     return f"Nothing could be measured, so nothing is known about what leaks. {why}"
 
 
-def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
+def _setting_paragraph(result: AuditResult, size: int | None, defense: str) -> str:
     audit, findings = result.audit, result.all_findings
     attack = strongest(result.rows, size, defense)
-    label = _of_label(result, size, defense)
+    label = _label_verdict(result, size, defense)
     if attack is None:
         return label
-    own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
-    score = pick(own, metric="accuracy", column=None)[0]
-    exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
+    rows = pick(result.rows, batch_size=size, defense=defense, attack=attack)
+    score = pick(rows, metric="accuracy", column=None)[0]
+    exact, proved, visible = (row_of(rows, metric) for metric in ("exact_match", "certified", "visible"))
     rated = verdict(score, exact, findings, proved)
     overview = next(record for record in result.overviews if setting_of(record) == (size, defense))
     # The label has a sentence of its own.
@@ -240,11 +240,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     sentences = [f"{text}. Verdict: {rated.tier}.", *answer(result, record)]
     sentences += [*_bounds_below(result, record, sentences), *_bounds_above(findings)]
     unclear = rated.tier in UNKNOWN
-    sentences += [*_of_cells(own), *_of_columns(audit.about.sensitive, own, findings, unclear), label]
+    sentences += [*_certified_cells(rows), *_column_sentences(audit.about.sensitive, rows, findings, unclear), label]
     return " ".join(filter(None, sentences))
 
 
-def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
+def _label_verdict(result: AuditResult, size: int | None, defense: str) -> str:
     """Return what is read of the label and the verdict on it; nothing where it is no secret."""
     about = result.audit.about
     score = None if about.label is None else strongest_row(result.rows, size, defense, about.label)
@@ -265,33 +265,38 @@ def _beside_baseline(score: ResultRow) -> str:
     return f", {abs(100 * score.lift):.1f} points {more} than the best baseline ({best})"
 
 
-def _of_cells(own: Sequence[ResultRow]) -> list[str]:
+def _certified_cells(rows: Sequence[ResultRow]) -> list[str]:
     """Return a sentence on the private cells that the returned messages determine."""
-    if not any(row.metric == "still_possible" for row in own):
+    if not any(row.metric == "still_possible" for row in rows):
         # Certificates of other settings are spoken of by record.
         return []
     sentences = []
-    proved = row_of(own, "certified_cells")
+    proved = row_of(rows, "certified_cells")
     if proved is not None and proved.mean:
         sentences.append(f"{percent(proved.mean)} of the cells are certified: only one value replays what came back.")
-    left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
+    left = [row for row in rows if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)
         sentences.append(f"Not determined, as many values replay what came back: {shares}.")
     return sentences
 
 
-def _of_columns(
-    sensitive: Sequence[str], own: Sequence[ResultRow], findings: Sequence[Finding], unclear: bool
+def _column_sentences(
+    sensitive: Sequence[str], rows: Sequence[ResultRow], findings: Sequence[Finding], unclear: bool
 ) -> list[str]:
-    columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
+    columns = [row for row in pick(rows, metric="accuracy") if row.column is not None and row.lift is not None]
     ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
-    if exposed := [_column(row) for row in ranked if _is_named(row)][:_COLUMNS]:
+    exposed = [
+        f"{clean(row.column)} ({percent(row.mean, 0)}, baseline {percent(row.baseline, 0)})"
+        for row in ranked
+        if _exceeds_baseline(row)
+    ][:_COLUMNS]
+    if exposed:
         # Of many columns some exceed the baseline by chance, which shows where all of them together do not.
-        some = f"{len(columns)} columns were looked at, of which a few may do so by chance"
+        caution = f"{len(columns)} columns were looked at, of which a few may do so by chance"
         sentences.append(
-            f"Single columns lie above the baseline all the same: {listed(exposed)}; {some}."
+            f"Single columns lie above the baseline all the same: {listed(exposed)}; {caution}."
             if unclear
             else f"Furthest above the baseline: {listed(exposed)}."
         )
@@ -307,11 +312,7 @@ def _of_columns(
     return sentences
 
 
-def _is_named(row: ResultRow) -> bool:
+def _exceeds_baseline(row: ResultRow) -> bool:
     # A screen, no claim: columns are named that exceed the baseline by more than their units vary.
     ends = row.lift_ends()
     return (ends is not None and 0 < ends[0] < ends[1]) or (row.lift_low is not None and row.lift_low > 0)
-
-
-def _column(row: ResultRow) -> str:
-    return f"{clean(row.column)} ({percent(row.mean, 0)}, baseline {percent(row.baseline, 0)})"

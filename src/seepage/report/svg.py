@@ -2,6 +2,10 @@
 
 Colours are the page's style variables, so that figures follow dark mode and print. A mark's words are its ``title``,
 which browsers show when the pointer is on it.
+
+A value v of an axis from a to b is at ``begin + (v - a) / (b - a) (end - begin)``. Its ticks are the multiples of a
+step: the smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least ``(b - a) / n``, with n ticks wanted.
+Names that are wider than their slot are turned by an angle: one of length l takes ``l sin`` below and ``l cos`` beside.
 """
 
 from __future__ import annotations
@@ -82,8 +86,10 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
         for i, line in enumerate(x_title)
     ]
     if figure.y.title:
-        at, middle = _PAD + _SIZE / 2, (y.begin + y.end) / 2
-        parts.append(_text(figure.y.title, at, middle, "middle", f' transform="rotate(-90 {at:.1f} {middle:.1f})"'))
+        center, middle = _PAD + _SIZE / 2, (y.begin + y.end) / 2
+        parts.append(
+            _text(figure.y.title, center, middle, "middle", f' transform="rotate(-90 {center:.1f} {middle:.1f})"')
+        )
     for value, color in figure.limits:
         parts.append(_segment(x.begin, y(value), x.end, y(value), _stroke(Stroke(color, 1, "dot"))))
     for series in figure.data:
@@ -256,15 +262,15 @@ def _frame(x: _Scale, y: _Scale, slanted: bool, top_axis: bool) -> Iterator[Mark
             yield _segment(x.begin, y(value), x.end, y(value), faint)
         yield _text(text, x.begin - 6, y(value) + _SIZE * 0.36, "end", ' class="ytick"')
     for value, text in x.ticks:
-        at = x(value)
+        place = x(value)
         if x.grid:
-            yield _segment(at, y.begin, at, y.end, faint)
+            yield _segment(place, y.begin, place, y.end, faint)
         if slanted:
             away = -6 if top_axis else _SIZE
-            turn = f' class="xtick" transform="rotate(-38 {at:.1f} {edge + away:.1f})"'
-            yield _text(text, at, edge + away, "start" if top_axis else "end", turn)
+            turn = f' class="xtick" transform="rotate(-38 {place:.1f} {edge + away:.1f})"'
+            yield _text(text, place, edge + away, "start" if top_axis else "end", turn)
         else:
-            yield _text(text, at, edge - 7 if top_axis else edge + _LINE, "middle", ' class="xtick"')
+            yield _text(text, place, edge - 7 if top_axis else edge + _LINE, "middle", ' class="xtick"')
     yield _segment(x.begin, edge, x.end, edge, faint)
 
 

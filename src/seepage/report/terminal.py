@@ -246,20 +246,20 @@ class _Screen:
         cells = [[_text([row[i] for i in group], grid, group, between) for group in places] for row in rows]
         # The room that is left when all texts are broken, and what each of them lacks then.
         heads, width, room, lacking = [], 1, self._console.width - 1, list[tuple[int, int, Head]]()
-        for at, group in enumerate(places):
+        for position, group in enumerate(places):
             column = grid.columns[group[0]]
-            own = [line.plain for row in cells for line in row[at].split("\n")]
+            texts = [line.plain for row in cells for line in row[position].split("\n")]
             if column.align == NUMBER:
-                title = _head(column.title, own)
-                least = broken = max(map(cell_len, [*own, *title.split("\n")]))
+                title = _head(column.title, texts)
+                least = broken = max(map(cell_len, [*texts, *title.split("\n")]))
                 heads.append(Head(Text(title), justify="right", no_wrap=True))
             else:
-                words = [word for text in [*own, column.title] for word in text.split()]
+                words = [word for text in [*texts, column.title] for word in text.split()]
                 least = min(_NAME, max(map(cell_len, words), default=1))
                 # Where nothing else helps, a name is broken anywhere.
-                broken = least if between == " " else 1 if at else min(least, _LEAST)
+                broken = least if between == " " else 1 if position else min(least, _LEAST)
                 heads.append(Head(Text(column.title), overflow="fold", min_width=broken))
-                lacking.append((max(map(cell_len, [*own, column.title])) - broken, broken, heads[-1]))
+                lacking.append((max(map(cell_len, [*texts, column.title])) - broken, broken, heads[-1]))
             width += least + 2
             room -= broken + 2
         if room >= 0:
