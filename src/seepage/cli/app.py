@@ -208,42 +208,38 @@ program = typer.Typer(
 def main() -> None:
     """Run the program; what ends it early is one paragraph on stderr and an exit status, see ``Exit``."""
     with standard_streams():
-        _main()
-
-
-def _main() -> None:
-    keep_freed_memory()
-    try:
-        with first_interrupt():
-            _run()
-    except DocumentError as error:
-        for line in error.lines:
-            print_message(line)
-        sys.exit(Exit.BAD_INPUT)
-    except BadInputError as error:
-        print_message(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
-        sys.exit(status_of(error))
-    except Exception as error:
-        if os.environ.get("SEEPAGE_TRACEBACK"):
-            raise
-        status = status_of(error)
-        if status is Exit.CLOSED_PIPE:
+        keep_freed_memory()
+        try:
+            with first_interrupt():
+                _run_and_flush()
+        except DocumentError as error:
+            for line in error.lines:
+                print_message(line)
+            sys.exit(Exit.BAD_INPUT)
+        except BadInputError as error:
+            print_message(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
+            sys.exit(status_of(error))
+        except Exception as error:
+            if os.environ.get("SEEPAGE_TRACEBACK"):
+                raise
+            status = status_of(error)
+            if status is Exit.CLOSED_PIPE:
+                sys.exit(status)
+            if status is Exit.BAD_INPUT and isinstance(error, OSError):
+                place = shown_path(os.fsdecode(error.filename))
+                shown = place if len(place) <= _LONGEST else f"{place[:_LONGEST]}…"
+                print_message(f"{shown!r} cannot be used ({error.strerror}); give another path.")
+                sys.exit(status)
+            advice = (
+                "make room and run the same command again; what was stored before is intact."
+                if status is Exit.DEVICE_FULL
+                else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
+            )
+            print_message(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
             sys.exit(status)
-        if status is Exit.BAD_INPUT and isinstance(error, OSError):
-            place = shown_path(os.fsdecode(error.filename))
-            shown = place if len(place) <= _LONGEST else f"{place[:_LONGEST]}…"
-            print_message(f"{shown!r} cannot be used ({error.strerror}); give another path.")
-            sys.exit(status)
-        advice = (
-            "make room and run the same command again; what was stored before is intact."
-            if status is Exit.DEVICE_FULL
-            else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
-        )
-        print_message(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
-        sys.exit(status)
 
 
-def _run() -> None:
+def _run_and_flush() -> None:
     """Run the program and write out what it printed."""
     try:
         program(prog_name="seepage")

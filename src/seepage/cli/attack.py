@@ -76,11 +76,11 @@ def attack(
         result = source(bar)
     attacked = result.attacked
     report = None if attacked is None else captured_report(attacked)
-    plain = _write(out, result, report)
+    plain = _write_files(out, result, report)
     if as_json:
         print(plain)
     else:
-        _show(out, result, report, verbose)
+        _show_findings(out, result, report, verbose)
     decision = None if report is None else report.decision
     if decision is not None:
         print_message(decision.line)
@@ -89,7 +89,7 @@ def attack(
         raise typer.Exit(status)
 
 
-def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
+def _write_files(out: Path, result: CaptureResult, report: Report | None) -> str:
     """Write tables, page and results for their owner alone; return the results as JSON."""
     make_folder(out, private=True)
     for name, table in result.findings.files.items():
@@ -107,7 +107,7 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     return plain
 
 
-def _show(out: Path, result: CaptureResult, report: Report | None, verbose: bool) -> None:
+def _show_findings(out: Path, result: CaptureResult, report: Report | None, verbose: bool) -> None:
     """Print what was found, and where the files are."""
     console = make_console()
     show(console, read_document(result.findings))

@@ -112,8 +112,10 @@ class _SettingCommand(TyperCommand):
 
     def format_help(self, ctx, formatter) -> None:
         """Write the help."""
-        own = [at.spec.first for at in settings().values() if ctx.info_name == (at.command or at.name)]
-        shown = {*_FIRST, *(name for names in own for name in names)}
+        first = [
+            plugin.spec.first for plugin in settings().values() if ctx.info_name == (plugin.command or plugin.name)
+        ]
+        shown = {*_FIRST, *(name for names in first for name in names)}
         further = [] if self.all_options else [p for p in self.get_params(ctx) if p.name not in shown]
         before = [(parameter, parameter.hidden) for parameter in further if isinstance(parameter, TyperOption)]
         for parameter, _ in before:

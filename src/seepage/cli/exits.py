@@ -175,9 +175,9 @@ class Interrupts:
 @contextmanager
 def first_interrupt() -> Iterator[None]:
     """Raise ``KeyboardInterrupt`` at the first of several quick interrupts, and none during the cleanup."""
-    own = threading.current_thread() is threading.main_thread()
+    in_main_thread = threading.current_thread() is threading.main_thread()
     # A shell starts what runs in the background with interrupts ignored, which stays so.
-    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     interrupts = Interrupts()

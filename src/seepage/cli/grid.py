@@ -15,10 +15,11 @@ def grid_document(document: Path, allow_code: bool = False) -> Document:
     """Return which registered attacks each deployment of a document admits, and why not the others."""
     # The networks that the document names are not loaded.
     specs = read_document(document, allow_code=allow_code or "networks")
-    return Document("Attacks that apply", list(map(_section, dict.fromkeys(deployment_of(spec) for spec in specs))))
+    deployments = dict.fromkeys(map(deployment_of, specs))
+    return Document("Attacks that apply", list(map(_deployment_section, deployments)))
 
 
-def _section(deployment: Deployment) -> Section:
+def _deployment_section(deployment: Deployment) -> Section:
     revealed = ", ".join(view_in_words(view.__name__) for view in deployment.reveals)
     model = f", model {clean(deployment.model)}" if deployment.model is not None else ""
     rows = []

@@ -139,10 +139,10 @@ def _document(listed: Iterable[tuple[str, Iterable[registry.Entry[object]]]]) ->
     sections = []
     for title, entries in listed:
         lists = []
-        for heading, some in _under_headings(entries):
-            sources = ["" if entry.source is None else f"Source: {entry.source}." for entry in some]
-            what = [GridCell(entry.summary, entry.summary, behind=of) for entry, of in zip(some, sources, strict=True)]
-            rows = [(entry.name, entry.kind, cell) for entry, cell in zip(some, what, strict=True)]
+        for heading, group in _under_headings(entries):
+            sources = ["" if entry.source is None else f"Source: {entry.source}." for entry in group]
+            what = [GridCell(entry.summary, entry.summary, behind=of) for entry, of in zip(group, sources, strict=True)]
+            rows = [(entry.name, entry.kind, cell) for entry, cell in zip(group, what, strict=True)]
             lists.append(_section(heading, Grid("", heads("name", "kind", "what"), rows_of(rows), most=None)))
         sections.append(Section(title, title, sections=lists))
     return Document("What can be named", sections)
@@ -157,4 +157,4 @@ def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Lis
     headed: dict[str | None, list[Listed]] = {None: []}
     for entry in listed:
         headed.setdefault(entry.heading, []).append(entry)
-    return [(heading, some) for heading, some in headed.items() if some]
+    return [(heading, group) for heading, group in headed.items() if group]

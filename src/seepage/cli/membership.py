@@ -124,7 +124,7 @@ def membership(
     title = (
         f"{clean(dataset.name)}: who was in the training, {repetitions} repetitions of {shadows} models [95% interval]"
     )
-    say(_grid(title, measured), _summary(measured))
+    say(_figures_grid(title, measured), _summary(measured))
     if out is not None:
         described = asdict(recipe) if isinstance(recipe, Boosting) else recipe.describe()
         content = {"recipe": described, "test": asdict(sizes), "seed": seed, "dataset": dataset.name}
@@ -133,7 +133,7 @@ def membership(
         print(f"Figures: {shown_path(out)}")
 
 
-def _grid(title: str, measured: Sequence[MembershipFigure]) -> Grid:
+def _figures_grid(title: str, measured: Sequence[MembershipFigure]) -> Grid:
     """Return a line for each attack and baseline: its figures, and its area under the curve on the control."""
     by = {(f.attack, f.sees, f.target, f.metric): f.estimate for f in measured}
     lines = [

@@ -51,7 +51,7 @@ def options_from(
         def taking(**values: object) -> None:
             given: dict[str, object] = {}
             for _, field in fields:
-                value = _given(field, values)
+                value = _take_value(field, values)
                 if value is not None:
                     given[field.name] = value
             command(given=given, **values)
@@ -84,7 +84,7 @@ def _parameters(spec: type[Spec], field: SpecField, defaults: Mapping[str, str])
             inner_field.key if inner_field.option.name is not None else inner_field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[_type(inner_field), _option(spec, inner_field, defaults.get(inner_field.name))],
+            annotation=Annotated[_annotation(inner_field), _option(spec, inner_field, defaults.get(inner_field.name))],
         )
         for inner_field in _parts(field)
     ]
@@ -95,7 +95,7 @@ def _repeats(field: SpecField) -> bool:
     return field.kind in ("list", "mapping") or field.option.parts is not None
 
 
-def _type(field: SpecField) -> object:
+def _annotation(field: SpecField) -> object:
     if field.option.as_text:
         return str | None
     if field.several and field.item in (int, float):
@@ -148,7 +148,7 @@ def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]
     return complete if field.choices or field.option.parts is not None else None
 
 
-def _given(field: SpecField, values: dict[str, object]) -> object:
+def _take_value(field: SpecField, values: dict[str, object]) -> object:
     """Remove the values of a field from the values of all options; None where the field was not given."""
     fields = _parts(field)
     if fields != [field]:
@@ -161,17 +161,17 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 def read_value(field: SpecField, value: Any) -> Any:
     """Return the value of an option from its text."""
     if field.kind == "mapping":
-        return dict(_pair(field, text) for text in value)
+        return dict(_key_and_value(field, text) for text in value)
     if field.kind == "model":
-        return _mapping(field, value)
+        return _read_options(field, value)
     if field.option.parts is not None:
-        return [_part(field, text) for text in value]
+        return [_read_named_part(field, text) for text in value]
     if field.several and field.item is not None and field.item not in (int, float, str):
         return [[name.strip() for name in text.split(",")] for text in value]
     return value
 
 
-def _part(field: SpecField, text: str) -> object:
+def _read_named_part(field: SpecField, text: str) -> object:
     if field.option.own and ":{" not in text:
         return text
     try:
@@ -181,7 +181,7 @@ def _part(field: SpecField, text: str) -> object:
     options = part.get("options", {})
     if "+" in part["name"]:
         return {"all": [{"name": name, **options.get(name, {})} for name in part["name"].split("+")]}
-    if ":" in part["name"] and not field.option.own and not all(map(_is_name, part["name"].split("+"))):
+    if ":" in part["name"] and not field.option.own and not all(map(_is_part_name, part["name"].split("+"))):
         raise BadInputError(
             f"{field.flag} takes a name, one of your own such as file.py:Class, or either with options such as "
             f"NAME:{{option: value}}, got {text!r}."
@@ -189,12 +189,12 @@ def _part(field: SpecField, text: str) -> object:
     return {"name": part["name"], **options} if options else part["name"]
 
 
-def _is_name(name: str) -> bool:
+def _is_part_name(name: str) -> bool:
     """Return whether a name is that of a registered part, or of code of the user's own."""
     return ":" not in name or (is_reference(name) and "." in name)
 
 
-def _pair(field: SpecField, text: str) -> tuple[str, object]:
+def _key_and_value(field: SpecField, text: str) -> tuple[str, object]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise BadInputError(f"{field.flag} takes {field.option.metavar or 'NAME=VALUE'}, got {text!r}.")
@@ -210,7 +210,7 @@ def _value(text: str) -> object:
     return tree["value"] if isinstance(tree, dict) and set(tree) == {"value"} else text
 
 
-def _mapping(field: SpecField, text: str) -> dict[str, object]:
+def _read_options(field: SpecField, text: str) -> dict[str, object]:
     options = _value(text)
     if not isinstance(options, dict) and field.option.whole is not None:
         return {field.option.whole: options}

@@ -43,11 +43,11 @@ class _WithSetting(Forwarded):
 
     def other(self, arguments: list[str]) -> TyperCommand | None:
         """Return the command with the options of another setting."""
-        setting = _setting_in(arguments)
-        return None if setting == HORIZONTAL else _command(setting)
+        setting = _named_setting(arguments)
+        return None if setting == HORIZONTAL else _command_of_setting(setting)
 
 
-def _setting_in(arguments: list[str]) -> str:
+def _named_setting(arguments: list[str]) -> str:
     """Return the setting that arguments name."""
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -66,12 +66,12 @@ def _taking(setting: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return fields_in_options(spec, [name for name in fields_of(spec) if name != "gate"])
 
 
-def _of_settings(command: Callable[..., None]) -> Callable[..., None]:
+def _with_horizontal_options(command: Callable[..., None]) -> Callable[..., None]:
     _written.append(command)
     return _taking(HORIZONTAL)(command)
 
 
-def _command(setting: str) -> TyperCommand:
+def _command_of_setting(setting: str) -> TyperCommand:
     """Return the command with the options of a setting."""
     [written] = _written
     command = _taking(setting)(written)
@@ -86,7 +86,7 @@ def _command(setting: str) -> TyperCommand:
 
 
 @app.command("recommend", cls=_WithSetting)
-@_of_settings
+@_with_horizontal_options
 def recommend(
     document: Document = None,
     *,

@@ -103,7 +103,7 @@ def reproduce(
         **(setting(chosen.setting).spec.quick if quick else {}),
         **{name: value for name, value in given.items() if value is not None},
     }
-    selection = Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
+    selection = Selection(batch_size or (), attack or (), part or (), labels or (), _chosen_axes(only or []))
     errors = make_console(stderr=True)
     elsewhere = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
     with elsewhere.connect() as machines, Bar(errors) as bar:
@@ -131,7 +131,7 @@ def reproduce(
         raise typer.Exit(Exit.JOBS_FAILED)
 
 
-def _axes(only: list[str]) -> dict[str, list[str]]:
+def _chosen_axes(only: list[str]) -> dict[str, list[str]]:
     chosen: dict[str, list[str]] = {}
     for text in only:
         axis, equals, value = text.partition("=")

@@ -74,7 +74,7 @@ def _document(isolation: Isolation, name: str) -> Document:
     )
     lines = [
         (
-            _some([clean(client) for client in group.clients], _CLIENTS),
+            _members(group),
             _learnt(group),
             clean(group.since),
             _combination(group),
@@ -87,8 +87,9 @@ def _document(isolation: Isolation, name: str) -> Document:
     return Document(title, [Section("", "" if lines else title, [*grid, *isolation.sentences(_GROUPS)])])
 
 
-def _some(names: list[str], most: int) -> str:
-    return listed(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} more"
+def _members(group: IsolatedGroup) -> str:
+    names, more = [clean(client) for client in group.clients], len(group.clients) - _CLIENTS
+    return f"{', '.join(names[:_CLIENTS])} and {more} more" if more > 0 else listed(names)
 
 
 def _learnt(group: IsolatedGroup) -> str:

@@ -49,7 +49,7 @@ def scan(
         listed = [{**asdict(of), "folder": str(of.folder), "understood": of.understood} for of in projects]
         print(json.dumps(listed, indent=1))
     else:
-        show(make_console(), Document("Messages that leave a party", list(map(_section, projects))))
+        show(make_console(), Document("Messages that leave a party", list(map(_project_section, projects))))
     if all(project.understood == "nothing" for project in projects):
         print_message(
             "nothing of what leaves a party was understood. Looked for: strategies and ClientApp of Flower, executors "
@@ -58,7 +58,7 @@ def scan(
         raise typer.Exit(Exit.UNDECIDED)
 
 
-def _section(project: ScannedProject) -> Section:
+def _project_section(project: ScannedProject) -> Section:
     blocks: list[Block] = []
     for i, message in enumerate(project.messages, 1):
         lines = [f"guarded by: {'; '.join(message.guards) or 'nothing that was seen'}"]

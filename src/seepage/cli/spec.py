@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,21 +94,17 @@ def check(
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
     blocks: list[Block] = []
     if expected is not None:
-        blocks += [_grid(expected), _summary(document, expected, audits[0].spec)]
+        blocks += [_forecast_grid(expected), _forecast_words(document, expected, audits[0].spec)]
     if code:
-        blocks.append(_code_words(document, code, len(specs) - len(tried)))
+        names = ", ".join(clean(reference, 100) for reference in code)
+        blocks.append(
+            f"{clean(document, 100)}: {len(specs) - len(tried)} audits of {names}, which a check does not call. How "
+            "long they take, only running them tells."
+        )
     say(*blocks)
 
 
-def _code_words(document: Path, code: Iterable[str], audits: int) -> str:
-    names = ", ".join(clean(reference, 100) for reference in code)
-    return (
-        f"{clean(document, 100)}: {audits} audits of {names}, which a check does not call. How long they take, only "
-        "running them tells."
-    )
-
-
-def _grid(expected: Forecast) -> Grid:
+def _forecast_grid(expected: Forecast) -> Grid:
     rows = [
         (
             clean(line.about, 60),
@@ -127,7 +122,7 @@ def _grid(expected: Forecast) -> Grid:
     return Grid("", heads(*named, numbers=numbers), rows_of(rows), most=None)
 
 
-def _summary(document: Path, expected: Forecast, spec: Spec) -> str:
+def _forecast_words(document: Path, expected: Forecast, spec: Spec) -> str:
     attacks, others = sum(line.attacks for line in expected.lines), sum(line.baselines for line in expected.lines)
     workers = f"{expected.workers} jobs at a time" if expected.workers > 1 else "one job at a time"
     memory = "" if expected.memory is None else f", and {expected.memory / 1e9:.1f} GB of memory in each process"

@@ -74,7 +74,7 @@ def verify(
         seepage verify proof.json --opened proof.opened.json --update update.safetensors --model nn3
         --weights model.safetensors --schema schema.yaml --encoder encoder.json --records 4
     """
-    about = _declared(declared, encoder, records, make_spec(head=head).head)
+    about = _verifier_declaration(declared, encoder, records, make_spec(head=head).head)
     assert about.batch_size is not None
     table = client_schema(Schema.load(schema), about)
     statistics, _ = attacker_statistics(table, about)
@@ -91,23 +91,25 @@ def verify(
     knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))
     classes = table.target.width if isinstance(table.target, Discrete) else 0
     try:
-        own = declaration(about.view(network, message), knowledge)
+        kernel_declaration = declaration(about.view(network, message), knowledge)
         if about.precision not in (None, "float32"):
-            own = own._replace(precision=about.precision)
-        elif received.coarsest is not None and own.precision == "float32":
+            kernel_declaration = kernel_declaration._replace(precision=about.precision)
+        elif received.coarsest is not None and kernel_declaration.precision == "float32":
             # The file's own type says so, however few numbers it holds.
-            own = own._replace(precision=received.coarsest)
-        verdict = check(certificate, opened, network.module, network.parameters, message, own, classes)
+            kernel_declaration = kernel_declaration._replace(precision=received.coarsest)
+        verdict = check(certificate, opened, network.module, network.parameters, message, kernel_declaration, classes)
     except OSError as error:
         raise BadInputError(f"the certificate cannot be read: {error}.") from error
     except RefusedError as why:
         say(_refused(str(why)))
         raise typer.Exit(Exit.GATE_FAILED) from why
-    say(*_outcome(verdict, own.describe()))
+    say(*_outcome_blocks(verdict, kernel_declaration.describe()))
     raise typer.Exit(Exit.DONE if verdict.verified and not verdict.given else Exit.UNDECIDED)
 
 
-def _declared(declared: Path | None, encoder: Path | None, records: int | None, head: str | None) -> Description:
+def _verifier_declaration(
+    declared: Path | None, encoder: Path | None, records: int | None, head: str | None
+) -> Description:
     """Return the verifier's declaration, from the options and a file."""
     about = Description()
     if declared is not None:
@@ -131,7 +133,7 @@ def _refused(why: str) -> str:
     return f"REFUSED: {clean(why, _LONGEST)}."
 
 
-def _outcome(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[Block]:
+def _outcome_blocks(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[Block]:
     """Return the outcome, and everything that it is conditional on."""
     if verdict.proof is None:
         lines = [
