@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.masked import _Units
-from seepage.attacks.split.parts.message_fit import RIGHT, _by_lines, _Points, fitted_messages
+from seepage.attacks.split.parts.message_fit import RIGHT, _form_by_lines, _Points, fitted_messages
 from seepage.attacks.split.parts.responder import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.batch_norm import Moments, by_batch, normalisations
@@ -223,7 +223,7 @@ def test_weights_and_smoothing_together_are_lines_of_slopes() -> None:
     number = torch.arange(records).repeat_interleave(places)
     nothing, one = torch.zeros_like(number), torch.ones(len(number), 1, 1).double()
     points = _Points(number, nothing, logits, one, message[:, None], 0 * message, records, "sigmoid", 1)
-    found = _by_lines(points, PLAIN)
+    found = _form_by_lines(points, PLAIN)
     assert found is not None
     assert found.weights == pytest.approx(form.weights, rel=1e-6)
     assert found.smoothing == pytest.approx(form.smoothing, rel=1e-6)

@@ -90,12 +90,12 @@ class FSHA:
         widths = [*space.widths, model.classes]
         generator = torch.Generator().manual_seed(seeds[0])
         cut = model.cut(rows.cells).detach()
-        seen = message_features(view.own_gradient, view.cut).detach()
-        network = seeded(lambda: decoder([seen.shape[1], *self.hidden, sum(widths)]), seeds[0])
+        features = message_features(view.own_gradient, view.cut).detach()
+        network = seeded(lambda: decoder([features.shape[1], *self.hidden, sum(widths)]), seeds[0])
         center = spread = torch.zeros(())
         optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
         for epoch in range(self.epochs):
-            drawn = _drawn(view, knowledge, cut, private, rows.labels.long(), generator)
+            drawn = _simulated_messages(view, knowledge, cut, private, rows.labels.long(), generator)
             inputs = message_features(drawn, cut).detach()
             if not epoch:
                 center, spread = inputs.mean(0), inputs.std(0).clamp(min=1e-6)
@@ -107,7 +107,7 @@ class FSHA:
                 torch.stack(losses).sum().backward()
                 optimiser.step()
         with torch.no_grad():
-            parts = network((seen - center) / spread).double().split(widths, dim=1)
+            parts = network((features - center) / spread).double().split(widths, dim=1)
         chances = [part.softmax(1) for part in parts]
         codes = torch.stack([chance.argmax(1) for chance in chances[:-1]], dim=1)
         return CutGuess(
@@ -118,7 +118,7 @@ class FSHA:
         )
 
 
-def _drawn(
+def _simulated_messages(
     view: CutView, knowledge: CutKnowledge, cut: Tensor, private: Tensor, labels: Tensor, generator: torch.Generator
 ) -> Float[Tensor, "row cut"]:
     """Return simulated messages of auxiliary rows, with new noise and newly flipped labels, by the known defense."""
@@ -129,14 +129,14 @@ def _drawn(
         labels = torch.where(flips, (labels + others) % model.classes, labels)
     received = cut.clone().requires_grad_(True)
     losses = record_losses(model.head, model.client(received, private), labels)
-    [own] = torch.autograd.grad(losses.sum(), received)
+    [gradients] = torch.autograd.grad(losses.sum(), received)
     sent = message_of(defense, view.clip)
     if sent is None:
-        return own
-    norms = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        return gradients
+    norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
     bound = norms / 2 if defense.own_norm else torch.full_like(norms, bound_of(defense, view.clip))
-    noise = torch.randn(own.shape, generator=generator, dtype=own.dtype)
-    return sent(own) + defense.noise_multiplier * bound * noise
+    noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype)
+    return sent(gradients) + defense.noise_multiplier * bound * noise
 
 
 def message_features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:

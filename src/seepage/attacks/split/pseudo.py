@@ -108,21 +108,21 @@ class AdversarialClientAttack(PseudoClientAttack):
 def _trained_client(view: CutView, rows: Auxiliary, seed: int, epochs: int, weight: float) -> nn.Module:
     """Return a pseudo-client that was trained on auxiliary rows, from weights that have nothing of the client's."""
     model, generator = view.model, torch.Generator().manual_seed(seed)
-    cut, own, labels = model.cut(rows.cells).detach(), model.scaled(rows.cells, model.private), rows.labels.long()
-    seen = message_features(view.own_gradient, view.cut).detach()
+    cut, private, labels = model.cut(rows.cells).detach(), model.scaled(rows.cells, model.private), rows.labels.long()
+    features = message_features(view.own_gradient, view.cut).detach()
     client = copy.deepcopy(model.client).requires_grad_(True)
     with torch.no_grad():
         for parameter in client.parameters():
             parameter.copy_(_STD * torch.randn(parameter.shape, generator=generator))
     optimiser = torch.optim.Adam(client.parameters(), lr=_RATE)
-    center, spread = seen.mean(0), seen.std(0, correction=0).clamp(min=1e-6)
-    adversary = seeded(lambda: decoder([seen.shape[1], 128, 128, 1]), seed)
+    center, spread = features.mean(0), features.std(0, correction=0).clamp(min=1e-6)
+    adversary = seeded(lambda: decoder([features.shape[1], 128, 128, 1]), seed)
     against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
     judged = functional.binary_cross_entropy_with_logits
     for _ in range(epochs):
         for batch in torch.randperm(len(labels), generator=generator).split(_BATCH):
             received = cut[batch].clone().requires_grad_(weight > 0)
-            losses = record_losses(model.head, client(received, own[batch]), labels[batch])
+            losses = record_losses(model.head, client(received, private[batch]), labels[batch])
             optimiser.zero_grad()
             if not weight:
                 losses.mean().backward()
@@ -130,7 +130,7 @@ def _trained_client(view: CutView, rows: Auxiliary, seed: int, epochs: int, weig
                 continue
             [gradient] = torch.autograd.grad(losses.sum(), received, create_graph=True)
             simulated = (message_features(gradient, received.detach()) - center) / spread
-            real = (seen[torch.randint(len(seen), (len(batch),), generator=generator)] - center) / spread
+            real = (features[torch.randint(len(features), (len(batch),), generator=generator)] - center) / spread
             verdict = adversary(simulated)
             (losses.mean() + weight * judged(verdict, torch.ones_like(verdict))).backward()
             optimiser.step()

@@ -98,8 +98,8 @@ class _LikelyRows(NamedTuple):
     label: Int[Tensor, " row"]
     prior: Float[Tensor, " row"]
 
-    def of(self, some: Tensor) -> _LikelyRows:
-        return _LikelyRows(*(column[some] for column in self))
+    def of(self, likely: Tensor) -> _LikelyRows:
+        return _LikelyRows(*(column[likely] for column in self))
 
 
 def why_not_followed(view: CutView, space: Space) -> str | None:
@@ -108,7 +108,7 @@ def why_not_followed(view: CutView, space: Space) -> str | None:
         return "no batch normalisation was found in its part"
     if dropping(view.model.client):
         return "its part drops values too"
-    records = max(len(view.cut[some]) for some in batches_of(view))
+    records = max(len(view.cut[batch]) for batch in batches_of(view))
     rows = records * space.configurations
     if rows * width_of(view.model) > _MOST:
         return f"{rows:,} combinations of all records of a batch are too many for a network of this width"
@@ -119,7 +119,7 @@ def batch_log_likelihood(
     view: CutView, space: Space, prior: Float[Tensor, "record place label"]
 ) -> tuple[Float[Tensor, "record place label"], Float[Tensor, " record"]]:
     """Return the log-likelihood of each message, up to a constant, and the distance of the likeliest combination's."""
-    by_batches = [_of_batch(view.of(some), space, prior[some]) for some in batches_of(view)]
+    by_batches = [_annealed_likelihood(view.of(batch), space, prior[batch]) for batch in batches_of(view)]
     scores, apart = zip(*by_batches, strict=True)
     return torch.cat(scores), torch.cat(apart)
 
@@ -129,9 +129,9 @@ def batches_of(view: CutView) -> list[slice]:
     return batches(view.behind) if bool((view.behind > 1).all()) else [slice(0, view.records)]
 
 
-def _of_batch(view: CutView, space: Space, prior: Tensor) -> tuple[Tensor, Tensor]:
+def _annealed_likelihood(view: CutView, space: Space, prior: Tensor) -> tuple[Tensor, Tensor]:
     records, labels = view.records, space.labels
-    client, layers = _weighted(view.model.client, view.moments, records)
+    client, layers = _weighted_client(view.model.client, view.moments, records)
     known = [layer for layer in layers if layer.known is not None]
     cells = space.cells(torch.arange(space.size)).double()
     cut, message = view.cut.double().cpu(), view.own_gradient.double().cpu()
@@ -160,7 +160,7 @@ def _of_batch(view: CutView, space: Space, prior: Tensor) -> tuple[Tensor, Tenso
         if known:
             entered = torch.cat([part for layer in known for part in layer.entered()], 1)
             pull = pull if len(pull) else entered.new_zeros(entered.shape[1])
-            pull = _pulled(pull, entered, logs, rows.record, records)
+            pull = _moment_multipliers(pull, entered, logs, rows.record, records)
             chances, _ = _chances(logs + entered @ pull, rows.record, records)
         likely = chances > _UNLIKELY
         rows, chances = rows.of(likely), chances[likely]
@@ -170,7 +170,7 @@ def _of_batch(view: CutView, space: Space, prior: Tensor) -> tuple[Tensor, Tenso
     return scores, nearest.sqrt() * size
 
 
-def _pulled(pull: Tensor, entered: Tensor, logs: Tensor, record: Tensor, records: int) -> Tensor:
+def _moment_multipliers(pull: Tensor, entered: Tensor, logs: Tensor, record: Tensor, records: int) -> Tensor:
     """Return multipliers under which the rows have the batch's moments: two steps of Newton's method."""
     for _ in range(2):
         chances, _ = _chances(logs + entered @ pull, record, records)
@@ -190,16 +190,18 @@ def _chances(logs: Tensor, record: Tensor, records: int) -> tuple[Tensor, float]
     return chances / total[record], float((total.log() + most).sum())
 
 
-def _weighted(client: nn.Module, moments: Mapping[str, Moments] | None, records: int) -> tuple[nn.Module, list[_Layer]]:
+def _weighted_client(
+    client: nn.Module, moments: Mapping[str, Moments] | None, records: int
+) -> tuple[nn.Module, list[_Layer]]:
     """Return a client part in double precision whose normalisations are by weighted rows, and these layers."""
-    own, layers = by_batch(copied(client).cpu().double().train(), type(client).__name__), list[_Layer]()
-    for name, part in list(own.named_modules()):
+    network, layers = by_batch(copied(client).cpu().double().train(), type(client).__name__), list[_Layer]()
+    for name, part in list(network.named_modules()):
         if not isinstance(part, BatchNorm):
             continue
         layers.append(_Layer(part, (moments or {}).get(name), records))
         if not name:
-            own = layers[-1]
+            network = layers[-1]
             continue
         place, _, child = name.rpartition(".")
-        setattr(own.get_submodule(place), child, layers[-1])
-    return own, layers
+        setattr(network.get_submodule(place), child, layers[-1])
+    return network, layers

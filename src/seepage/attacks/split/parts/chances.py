@@ -63,12 +63,12 @@ class Chances(Likelihood):
         label_prior = LabelPrior.of(model, knowledge, space, rounds.features, problem.seed)
         place = None
         if listed:
-            sums = self._added(problem, cell_prior, label_prior)
+            sums = self._sums_of_chances(problem, cell_prior, label_prior)
             chances = tuple(column / column.sum(1, keepdim=True) for column in sums.columns)
             labels, place = sums.labels / sums.labels.sum(1, keepdim=True), sums.place
         else:
             chances = tuple(column.softmax(1) for column in cell_prior.columns)
-            labels = _sampled(problem, chances, label_prior, generator)
+            labels = _sampled_label_chances(problem, chances, label_prior, generator)
         cells = decided(model, knowledge, space, chances)
         if place is not None and self.decision == "joint":
             cells = model.unscaled(space.cells(place), model.private)
@@ -79,7 +79,7 @@ class Chances(Likelihood):
             cells[:, numbers] = model.unscaled(likeliest_numbers(model, drawn), [model.private[i] for i in numbers])
         return CutGuess(cells, labels.argmax(1).double(), chances=chances, label_chances=labels)
 
-    def _added(self, problem: CutProblem, cell_prior: CellPrior, label_prior: LabelPrior) -> _Sums:
+    def _sums_of_chances(self, problem: CutProblem, cell_prior: CellPrior, label_prior: LabelPrior) -> _Sums:
         """Return the sums of the chances of all combinations, a block of records after the other."""
         rounds, knowledge, space = problem.rounds, problem.knowledge, problem.space
         sums, width = _Sums(space, rounds.records), width_of(problem.first.model)
@@ -94,10 +94,10 @@ class Chances(Likelihood):
                 messages = RoundWithPriors(view, respond, space, knowledge, *prior, problem.seed)
                 noises.append(self._noise(messages).fit(messages))
         for start in range(0, rounds.records, block):
-            some = slice(start, min(start + block, rounds.records))
+            span = slice(start, min(start + block, rounds.records))
             # Places, in each round, of the records of the block.
-            inside = [((rows >= some.start) & (rows < some.stop)).nonzero()[:, 0] for rows in rounds.rows]
-            believed = cell_prior.rows(some)
+            inside = [((rows >= span.start) & (rows < span.stop)).nonzero()[:, 0] for rows in rounds.rows]
+            believed = cell_prior.rows(span)
             for chunk in space.chunks(candidates):
                 codes = space.codes(chunk)
                 cells = space.of_codes(codes).to(problem.first.cut)
@@ -106,18 +106,18 @@ class Chances(Likelihood):
                 for k in (k for k, among in enumerate(inside) if len(among)):
                     respond, rows = responders[k], rounds.rows[k]
                     table = respond.of_cells(cells)
-                    for at in inside[k].split(together):
-                        records, newest = respond.of_cut(rounds.views[k].cut[at]), rounds.newest[k][at]
-                        row = rows[at] - start
+                    for positions in inside[k].split(together):
+                        records, newest = respond.of_cut(rounds.views[k].cut[positions]), rounds.newest[k][positions]
+                        row = rows[positions] - start
                         if bool(newest.any()):
-                            outputs = respond.outputs(records.at(newest).across(), table)
-                            chances = label_prior.rows(rows[at][newest]).trained(outputs, codes)
+                            outputs = respond.outputs(records.rows(newest).across(), table)
+                            chances = label_prior.rows(rows[positions][newest]).trained(outputs, codes)
                             predicted[row[newest]] = chances
                             total[row[newest]] += chances.log()
                         if self.observed:
                             answer = partial(respond.responses, records.across(), table)
-                            total[row] += noises[k].log_density(answer, at, chunk)
-                sums.add(some, chunk, total, _unflipped(predicted, knowledge.defense.flip))
+                            total[row] += noises[k].log_density(answer, positions, chunk)
+                sums.add(span, chunk, total, _unflipped(predicted, knowledge.defense.flip))
         return sums
 
     def _noise(self, messages: RoundWithPriors) -> type[Noise]:
@@ -126,7 +126,7 @@ class Chances(Likelihood):
         return TrainingNoise if messages.view.model.form.training else _SHAPED[messages.knowledge.defense.shaped]
 
 
-def _sampled(
+def _sampled_label_chances(
     problem: CutProblem, chances: tuple[Tensor, ...], label_prior: LabelPrior, generator: torch.Generator
 ) -> Float[Tensor, "record label"]:
     """Return the chances of labels, from samples of the private columns."""
@@ -137,10 +137,10 @@ def _sampled(
     labels = torch.zeros(rounds.records, space.labels, dtype=torch.float64)
     for view, rows, newest in zip(rounds.views, rounds.rows, rounds.newest, strict=True):
         respond = problem.responder(view)
-        for at in newest.nonzero()[:, 0].tolist():
-            r = int(rows[at])
+        for position in newest.nonzero()[:, 0].tolist():
+            r = int(rows[position])
             table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
-            outputs = respond.outputs(respond.of_cut(view.cut[at : at + 1]).across(), table)
+            outputs = respond.outputs(respond.of_cut(view.cut[position : position + 1]).across(), table)
             predicted = label_prior.rows(slice(r, r + 1)).trained(outputs, codes[r])
             unflipped = _unflipped(predicted, problem.knowledge.defense.flip)
             labels[r] = (predicted[..., None] * unflipped).sum(2).mean(1)[0]
@@ -159,24 +159,24 @@ class _Sums:
 
     def add(
         self,
-        some: slice,
+        records: slice,
         places: Int[Tensor, " place"],
         chances: Float[Tensor, "record place label"],
         unflipped: Float[Tensor, "record place label true"],
     ) -> None:
         """Add combinations, with the log of their chance for each label that clients train with."""
-        highest, at = chances.flatten(1).max(1)
+        highest, index = chances.flatten(1).max(1)
         # A copy: the view would change with the update below.
-        before = self._largest[some].clone()
+        before = self._largest[records].clone()
         largest = torch.maximum(before, highest)
-        self.place[some] = torch.where(highest > before, places[at // self._space.labels], self.place[some])
-        self._largest[some] = largest
+        self.place[records] = torch.where(highest > before, places[index // self._space.labels], self.place[records])
+        self._largest[records] = largest
         keep = torch.exp(before - largest)[:, None]
         weights = torch.exp(chances - largest[:, None, None])
-        self.labels[some] = self.labels[some] * keep + (weights[..., None] * unflipped).sum((1, 2))
+        self.labels[records] = self.labels[records] * keep + (weights[..., None] * unflipped).sum((1, 2))
         combined, codes = weights.sum(2), self._space.codes(places)
         for k, column in enumerate(self.columns):
-            column[some] = (column[some] * keep).index_add(1, codes[:, k], combined)
+            column[records] = (column[records] * keep).index_add(1, codes[:, k], combined)
 
 
 def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> Float[Tensor, "record place label true"]:

@@ -56,15 +56,15 @@ class ColumnDescent(Search):
             for k in torch.randperm(len(blocks), generator=generator).tolist():
                 block = blocks[k]
                 options = torch.cartesian_prod(*[torch.arange(space.widths[i]) for i in block]).view(-1, len(block))
-                for some in active.split(max(1, _AT_ONCE // (len(options) * self.starts))):
-                    trial = codes[some][:, :, None].repeat(1, 1, len(options), 1)
+                for batch in active.split(max(1, _AT_ONCE // (len(options) * self.starts))):
+                    trial = codes[batch][:, :, None].repeat(1, 1, len(options), 1)
                     trial[..., list(block)] = options
-                    distances, misfit = _fits(messages.of(some), trial)
+                    distances, misfit = _trial_distances(messages.of(batch), trial)
                     place = misfit.flatten(2).argmin(2).cpu() // space.labels
-                    codes[some] = trial.gather(2, place[..., None, None].expand(-1, -1, 1, columns))[:, :, 0]
+                    codes[batch] = trial.gather(2, place[..., None, None].expand(-1, -1, 1, columns))[:, :, 0]
                     named = space.places(trial)[..., None].to(gradient.device) * space.labels
                     named = named + torch.arange(space.labels)
-                    best[some], names[some] = _merged(best[some], names[some], distances, named)
+                    best[batch], names[batch] = _merged_nearest(best[batch], names[batch], distances, named)
                 active = active[(best[active, 0] > exact[active]).cpu()]
                 if not len(active):
                     break
@@ -82,12 +82,12 @@ class ColumnDescent(Search):
         return likely_fit(messages, best.distances, best.places, self.seed)
 
 
-def _merged(best: Tensor, names: Tensor, distances: Tensor, named: Tensor) -> tuple[Tensor, Tensor]:
+def _merged_nearest(best: Tensor, names: Tensor, distances: Tensor, named: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest different configurations among the best so far and those that were tried."""
     keep = best.shape[1]
     # Several starts find the same configuration: at most this many copies of each are among the best.
-    near, at = distances.flatten(1).topk(min(keep * distances.shape[1], distances[0].numel()), largest=False)
-    merged, names = torch.cat([best, near], 1), torch.cat([names, named.flatten(1).gather(1, at)], 1)
+    near, positions = distances.flatten(1).topk(min(keep * distances.shape[1], distances[0].numel()), largest=False)
+    merged, names = torch.cat([best, near], 1), torch.cat([names, named.flatten(1).gather(1, positions)], 1)
     order = torch.sort(merged, dim=1, stable=True).indices
     merged, names = merged.gather(1, order), names.gather(1, order)
     again = (names[:, :, None] == names[:, None, :]).tril(-1).any(2)
@@ -95,7 +95,7 @@ def _merged(best: Tensor, names: Tensor, distances: Tensor, named: Tensor) -> tu
     return nearest, names.gather(1, where).clamp(min=0)
 
 
-def _fits(
+def _trial_distances(
     messages: Messages, trial: Tensor
 ) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
     """Return distances of gradients, and the criterion of the descent."""
@@ -106,7 +106,7 @@ def _fits(
         return distances, distances
     logit, derivatives = logits_and_derivatives(gradient, respond.additive, messages.model.form)
     size = torch.linalg.vector_norm(derivatives[:, : respond.additive], dim=1)
-    at = torch.arange(len(gradient)).repeat_interleave(len(logits) // len(gradient))
-    apart = torch.linalg.vector_norm(jacobian[:, 0] - derivatives[at], dim=-1) / size[at]
-    misfit = torch.hypot(apart, logits[:, 0] - logit[at]).view(*trial.shape[:-1], 1)
+    record = torch.arange(len(gradient)).repeat_interleave(len(logits) // len(gradient))
+    apart = torch.linalg.vector_norm(jacobian[:, 0] - derivatives[record], dim=-1) / size[record]
+    misfit = torch.hypot(apart, logits[:, 0] - logit[record]).view(*trial.shape[:-1], 1)
     return distances, misfit.expand_as(distances)

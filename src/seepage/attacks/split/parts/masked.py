@@ -161,11 +161,11 @@ class _Units:
         none = torch.where(on, torch.log1p(-rates), 0.0).sum(1)
         dropped = _subsets(count, self.most)
         scores, listed, nearest = [], [], message.new_tensor(torch.inf)
-        for some in torch.arange(len(units)).split(max(1, _AT_ONCE * 64 // (len(dropped) * parts.shape[-1]))):
-            answers = (runs[some, 0] + parts[some].sum(1))[:, None] - dropped @ parts[some]
+        for chunk in torch.arange(len(units)).split(max(1, _AT_ONCE * 64 // (len(dropped) * parts.shape[-1]))):
+            answers = (runs[chunk, 0] + parts[chunk].sum(1))[:, None] - dropped @ parts[chunk]
             jacobian = answers[..., outputs:].unflatten(-1, (outputs, -1))
             apart = (candidate_gradients(model, answers[..., :outputs], jacobian) - message).square().sum(-1)
-            chance = none[some, None] + odds[some] @ dropped.T
+            chance = none[chunk, None] + odds[chunk] @ dropped.T
             density = chance[..., None] - apart / (2 * width**2) - len(message) * width.log()
             scores.append(density.logsumexp(1))
             listed.append(chance.logsumexp(1).exp())
@@ -192,14 +192,19 @@ def _responses(
 ) -> tuple[Float[Tensor, "place draw output"], Float[Tensor, "place draw slope"]]:
     """Return outputs, and their derivatives with respect to the cut one output after the other."""
     draws, width, outputs, slopes = len(masks), cut.shape[1], [], []
-    for some in cells.to(cut).split(max(1, _AT_ONCE // draws)):
+    for chunk in cells.to(cut).split(max(1, _AT_ONCE // draws)):
         rows = torch.cat(
-            [cut.expand(len(some) * draws, -1), some.repeat_interleave(draws, 0), masks.to(cut).repeat(len(some), 1)], 1
+            [
+                cut.expand(len(chunk) * draws, -1),
+                chunk.repeat_interleave(draws, 0),
+                masks.to(cut).repeat(len(chunk), 1),
+            ],
+            1,
         ).requires_grad_()
         logits = masked(rows)
         each = [torch.autograd.grad(k.sum(), rows, retain_graph=True)[0][:, :width] for k in logits.unbind(1)]
-        outputs.append(logits.detach().unflatten(0, (len(some), draws)))
-        slopes.append(torch.cat(each, 1).unflatten(0, (len(some), draws)))
+        outputs.append(logits.detach().unflatten(0, (len(chunk), draws)))
+        slopes.append(torch.cat(each, 1).unflatten(0, (len(chunk), draws)))
     return torch.cat(outputs), torch.cat(slopes)
 
 

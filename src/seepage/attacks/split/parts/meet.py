@@ -133,14 +133,14 @@ class _Halves:
 
         ``probed`` are positions in the second half; None: all of it, with several matches of each.
         """
-        at = torch.arange(len(self.second.codes)) if probed is None else probed
-        rest = wanted.double().cpu() - torch.from_numpy(self.second.sums)[at]
+        places = torch.arange(len(self.second.codes)) if probed is None else probed
+        rest = wanted.double().cpu() - torch.from_numpy(self.second.sums)[places]
         distance, first = self.first.near(rest, _EACH if probed is None else 1, within)
         row, k = np.nonzero(np.isfinite(distance))
         order = np.argsort(distance[row, k], kind="stable")[:most]
         combinations = torch.empty(len(order), len(self.first.columns) + len(self.second.columns), dtype=torch.long)
         combinations[:, self.first.columns] = self.first.codes[torch.from_numpy(first[row[order], k[order]])]
-        combinations[:, self.second.columns] = self.second.codes[at[torch.from_numpy(row[order])]]
+        combinations[:, self.second.columns] = self.second.codes[places[torch.from_numpy(row[order])]]
         return combinations
 
 
@@ -186,25 +186,25 @@ class _Search:
 
     def _responses(self, cells: Float[Tensor, "sample column"]) -> tuple[Tensor, Tensor]:
         respond = self._messages.respond
-        at = torch.zeros(len(cells), dtype=torch.long)
-        return respond.responses(self._record.at(at), respond.of_cells(cells))
+        record = torch.zeros(len(cells), dtype=torch.long)
+        return respond.responses(self._record.rows(record), respond.of_cells(cells))
 
     def _try(self, codes: Int[Tensor, "sample column"]) -> _Tried:
         parts = []
-        for some in codes.split(_AT_ONCE):
-            cells = self._messages.space.of_codes(some).to(self._messages.gradient)
+        for chunk in codes.split(_AT_ONCE):
+            cells = self._messages.space.of_codes(chunk).to(self._messages.gradient)
             logits, jacobian = self._responses(cells)
             derivatives = jacobian[:, 0, : self._halves.additive]
             apart = torch.linalg.vector_norm(derivatives - self._derivatives, dim=1) / self._size
             pattern, first = self._split(derivatives)
             with torch.no_grad():
                 sums = self._own.sum(0) + self._halves.client.own.embedded(cells).sum(1)
-            parts.append((some, pattern, first - sums, torch.hypot(apart, logits[:, 0] - self._logit)))
+            parts.append((chunk, pattern, first - sums, torch.hypot(apart, logits[:, 0] - self._logit)))
         return _Tried(*map(torch.cat, zip(*parts, strict=True)))
 
     def go_on(self) -> None:
         """Try what is proposed."""
-        parts = zip(self._tried, self._try(self._proposed()), strict=True)
+        parts = zip(self._tried, self._try(self._proposals()), strict=True)
         self._tried = _Tried(*map(torch.cat, parts))
 
     def nearest(self, keep: int) -> tuple[Int[Tensor, " best"], Float[Tensor, " best"]]:
@@ -219,7 +219,7 @@ class _Search:
         least, order = distances.flatten().topk(keep, largest=False)
         return named.flatten()[order], least
 
-    def _proposed(self) -> Int[Tensor, "sample column"]:
+    def _proposals(self) -> Int[Tensor, "sample column"]:
         """Return configurations to try next."""
         codes, pattern, back, misfit = self._tried
         apart = torch.linalg.vector_norm(pattern - self._pattern, dim=1)

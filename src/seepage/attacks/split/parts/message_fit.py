@@ -6,9 +6,9 @@ several, m has to be in the span of J's rows, centred, as slopes add up to zero.
 Of a candidate loss each point gives a factor ``c = <s J, m> / |s J|^2``, label by label, since class weights are
 factors of labels. The points of the true combinations agree to rounding, those of wrong ones do not: a factor is
 taken where enough records agree on it, and half as many again as on any other. Cross-entropy as it is comes first, then
-usual losses, the lines of weights and smoothing together (``_by_lines``), a grid of all settings that is polished by
-least squares, and a factor of its own for each record. The first form that replays 95% of the messages is taken, beyond
-those replayed by chance, which is measured by messages at wrong factors.
+usual losses, the lines of weights and smoothing together (``_form_by_lines``), a grid of all settings that is polished
+by least squares, and a factor of its own for each record. The first form that replays 95% of the messages is taken,
+beyond those replayed by chance, which is measured by messages at wrong factors.
 """
 
 from __future__ import annotations
@@ -108,21 +108,21 @@ class _Points:
         rows, places = list[tuple[Tensor, ...]](), torch.arange(space.size)
         for view, group in zip(views[:_RECORDS], groups, strict=False):
             # Neighbours, so that batches are whole.
-            some = view.gradient.any(1).nonzero()[: max(1, -(-_RECORDS // len(views))), 0]
-            part, respond, form = view.of(some), responder(view.model), format_of(view.gradient[some])
+            sample = view.gradient.any(1).nonzero()[: max(1, -(-_RECORDS // len(views))), 0]
+            part, respond, form = view.of(sample), responder(view.model), format_of(view.gradient[sample])
             cells = space.cells(places)
             half = 0.55 * step_of(part.gradient) * math.sqrt(cut) if form == "int8" else 0.0
             unit = max(view.model.form.unit, MessageForm(format=form).unit)
             # This view's part of all pairs, but enough records for a vote.
-            enough = max(_FEWEST, _PAIRS * len(some) // (_RECORDS * space.size))
-            for row in range(min(len(some), enough)):
+            enough = max(_FEWEST, _PAIRS * len(sample) // (_RECORDS * space.size))
+            for row in range(min(len(sample), enough)):
                 logits, jacobian = (answer[0].double().cpu() for answer in respond.grid(part.cut[row : row + 1], cells))
                 message = part.own_gradient[row].double().cpu()
                 # A quantised number is off by half a step, however large its message is.
                 off = half * float(part.behind[row]) / max(float(message.norm()), 1e-30)
-                fits, message, jacobian = _directed(message, jacobian, FAR * ROUNDINGS * unit + off)
+                fits, message, jacobian = _in_direction(message, jacobian, FAR * ROUNDINGS * unit + off)
                 possible = fits.nonzero()[:, 0]
-                number, among = (torch.full_like(possible, value) for value in (len(rows), int(group[some[row]])))
+                number, among = (torch.full_like(possible, value) for value in (len(rows), int(group[sample[row]])))
                 error = torch.full((len(possible),), off, dtype=torch.float64)
                 rows.append((number, among, logits[possible], jacobian[possible], message[possible], error))
         if not rows:
@@ -138,8 +138,8 @@ class _Points:
     def gradients(self, form: MessageForm) -> Float[Tensor, "point label cut"]:
         return form.slopes(self.head, self.logits) @ self.jacobian
 
-    def chosen(self, some: Tensor) -> _Points:
-        return replace(self, **{name: getattr(self, name)[some] for name in _POINT})
+    def chosen(self, selection: Tensor) -> _Points:
+        return replace(self, **{name: getattr(self, name)[selection] for name in _POINT})
 
     def nearest(self, apart: Float[Tensor, " point"]) -> Float[Tensor, " point"]:
         """Return the least of the distances of all points of the same record."""
@@ -162,7 +162,7 @@ def fitted_messages(
     ``rounds`` number the round of each record of each view; None: clients' batches by the number of records in their
     loss. A declared form is taken as it is; factors of its rounds are fitted where it says so.
     """
-    groups = [_rounds(view) for view in views] if rounds is None else list(rounds)
+    groups = [_batch_numbers(view) for view in views] if rounds is None else list(rounds)
     if declared is not None and declared.reduction == "sum":
         # Each record counts as it is, whatever the number of records is.
         alone = [replace(view, behind=torch.ones_like(view.behind)) for view in views]
@@ -173,7 +173,7 @@ def fitted_messages(
         ]
     if views[0].model.head == "regression":
         if declared is None:
-            return [_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]
+            return [_form_of_number(view, space, group) for view, group in zip(views, groups, strict=True)]
         return [_scaled(view, declared, math.nan) for view in views]
     points = _Points.of(views, space, groups)
     formats: set[Format] = {format_of(view.gradient) for view in views if bool(view.gradient.any())}
@@ -181,7 +181,7 @@ def fitted_messages(
     if points is None or form.training:
         return [_scaled(view, form, math.nan) for view in views]
     if declared is None:
-        form, by_group, replayed = _fitted(points, views, space, form)
+        form, by_group, replayed = _best_form(points, views, space, form)
     else:
         by_group = _voted(points, [form], True)[1] if form.scale_of == "round" else {}
         replayed = _replayed(points, form, by_group)
@@ -190,8 +190,8 @@ def fitted_messages(
     # Factors of rounds that are not known yet, from their own records.
     for view, group in zip(views, groups, strict=True):
         for number in {*group.tolist()} - by_group.keys():
-            some = (group == number).nonzero()[:, 0]
-            points = _Points.of([view.of(some)], space, [group[some]])
+            members = (group == number).nonzero()[:, 0]
+            points = _Points.of([view.of(members)], space, [group[members]])
             if points is not None:
                 by_group |= _voted(points, [replace(form, scale=1.0)], True)[1]
     usual = float(np.median(list(by_group.values()))) if by_group else 1.0
@@ -204,7 +204,7 @@ def _scaled(view: CutView, form: MessageForm, replayed: float) -> FittedMessages
     return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed)
 
 
-def _fitted(
+def _best_form(
     points: _Points, views: Sequence[CutView], space: Space, first: MessageForm
 ) -> tuple[MessageForm, dict[int, float], float]:
     """Return the form that explains most messages, the factors of rounds, and the share of records it replays."""
@@ -215,14 +215,14 @@ def _fitted(
     quantised = first.format == "int8"
     # No loss brings back what is not in the direction of any combination.
     reached = points.share(torch.ones_like(points.record, dtype=torch.bool)) >= _USABLE
-    for candidate, factors_of_rounds in _candidates(points, first) if reached and not quantised else ():
+    for candidate, factors_of_rounds in _candidate_forms(points, first) if reached and not quantised else ():
         share = _replayed(points, candidate, factors_of_rounds)
         if share > max(replayed + 0.02, _USABLE):
             form, by_group, replayed = candidate, factors_of_rounds, share
         if replayed >= RIGHT:
             return form, by_group, replayed
     if dropping(views[0].model.client):
-        share = _replayed_by_masks(views[0], space, form)
+        share = _share_replayed_by_masks(views[0], space, form)
         # Some masks are not among those that are tried.
         if share > max(replayed, _USABLE / 2):
             form, by_group, replayed = replace(first, training=True, estimated=True), {}, share
@@ -230,18 +230,18 @@ def _fitted(
         # Running statistics moved, as they do in training mode; attacks say how much they replay.
         return replace(first, training=True, estimated=True), {}, math.nan
     if replayed < _USABLE and not quantised and not form.training:
-        noise = _unexplained(views[0], space, first)
+        noise = _unexplained_noise(views[0], space, first)
         form = replace(first, noise=noise, estimated=noise > _USUAL)
     return form, by_group, replayed
 
 
-def _rounds(view: CutView) -> Int[Tensor, " record"]:
+def _batch_numbers(view: CutView) -> Int[Tensor, " record"]:
     """Return the number of each record's batch, one for all where no mean says it."""
-    sizes = [some.stop - some.start for some in batches_of(view)]
+    sizes = [batch.stop - batch.start for batch in batches_of(view)]
     return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
 
 
-def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor, Tensor, Tensor]:
+def _in_direction(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return which combinations reach a message's direction, and messages and derivatives in coordinates of logits.
 
     The slope of any loss with one output is a number, and of several outputs slopes that add up to zero.
@@ -264,7 +264,7 @@ def _directed(message: Tensor, jacobian: Tensor, within: float) -> tuple[Tensor,
     return fits, message.expand(places, -1), jacobian
 
 
-def _candidates(points: _Points, form: MessageForm) -> Iterator[tuple[MessageForm, dict[int, float]]]:
+def _candidate_forms(points: _Points, form: MessageForm) -> Iterator[tuple[MessageForm, dict[int, float]]]:
     """Return forms that many records agree on, the simplest first."""
     several = len(points.group.unique()) > 1
     width = max(_FINE, 4 * form.unit)
@@ -273,9 +273,9 @@ def _candidates(points: _Points, form: MessageForm) -> Iterator[tuple[MessageFor
         for by_round in (False, True) if several else (False,):
             voted, factors_of_rounds = _voted(points, tried, by_round, within)
             if fine and not by_round:
-                voted = _polished(points, voted)
+                voted = _polished_form(points, voted)
             yield voted, factors_of_rounds
-        lines = None if fine or points.head != "sigmoid" else _by_lines(points, form)
+        lines = None if fine or points.head != "sigmoid" else _form_by_lines(points, form)
         if lines is not None:
             yield lines, {}
     # Any factor is right where there is nothing but a factor.
@@ -306,17 +306,17 @@ def _voted(
             factor = factors(gradient, points.message)
             apart = (factor[:, None] * gradient - points.message).norm(dim=-1)
             valid = (factor > 0) & (apart <= 4 * FAR * within * points.size)
-            agreed = _agreed(factor[valid].log(), points.record[valid], group[valid], within)
+            agreed = _agreed_factors(factor[valid].log(), points.record[valid], group[valid], within)
             labels.append(agreed)
         votes = sum(agreement.records for agreed in labels for agreement in agreed.values())
         # Of equal ones, the simplest, which come first.
         score = votes - 0.01 * number / len(shapes)
         if score > most:
             most, best, best_labels = score, shape, labels
-    return _as_form(best, best_labels, by_round)
+    return _form_of_agreements(best, best_labels, by_round)
 
 
-def _by_lines(points: _Points, form: MessageForm) -> MessageForm | None:
+def _form_by_lines(points: _Points, form: MessageForm) -> MessageForm | None:
     """Return a form with weights and smoothing both, by the line that each label's slopes lie on.
 
     With weights w, v of the classes and a label's soft share t of the second one, the slope of a chance p of it is
@@ -327,7 +327,7 @@ def _by_lines(points: _Points, form: MessageForm) -> MessageForm | None:
     chance, slope = points.logits[:, 0].sigmoid(), points.message[:, 0]
     left, ends = torch.ones(points.records, dtype=torch.bool), list[tuple[float, float]]()
     for _ in range(2):
-        line = _line(points, chance, slope, left)
+        line = _most_voted_line(points, chance, slope, left)
         if line is None:
             return None
         (high, low), on = line
@@ -347,7 +347,9 @@ def _by_lines(points: _Points, form: MessageForm) -> MessageForm | None:
     return replace(weighted, scale=scale if abs(math.log(scale)) > _SAME else 1.0)
 
 
-def _line(points: _Points, chance: Tensor, slope: Tensor, left: Tensor) -> tuple[tuple[float, float], Tensor] | None:
+def _most_voted_line(
+    points: _Points, chance: Tensor, slope: Tensor, left: Tensor
+) -> tuple[tuple[float, float], Tensor] | None:
     """Return the line that most records have a point on, as its values at 1 and 0, and these records."""
     counts = points.record.bincount(minlength=points.records) * left
     several = (counts > 0).nonzero()[:, 0]
@@ -363,8 +365,8 @@ def _line(points: _Points, chance: Tensor, slope: Tensor, left: Tensor) -> tuple
         low = slope[a, None] - rise * chance[a, None]
         high = low + rise
         # Slopes rise with the chance, from none or less to none or more.
-        some = (low <= 0) & (high >= 0) & (rise > 0) & rise.isfinite()
-        ends = torch.stack([high[some], -low[some]]).clamp(min=1e-9).log()
+        rising = (low <= 0) & (high >= 0) & (rise > 0) & rise.isfinite()
+        ends = torch.stack([high[rising], -low[rising]]).clamp(min=1e-9).log()
         # As one number, which sorts faster than two.
         cells.append((ends / _LINE_WIDTH).round().long().mul(torch.tensor([[_STRIDE], [1]])).sum(0))
     cell, votes = torch.cat(cells).unique(return_counts=True)
@@ -388,22 +390,22 @@ def _line(points: _Points, chance: Tensor, slope: Tensor, left: Tensor) -> tuple
     return best
 
 
-def _agreed(logs: Tensor, record: Tensor, group: Tensor, within: float) -> dict[int, _Agreement]:
+def _agreed_factors(logs: Tensor, record: Tensor, group: Tensor, within: float) -> dict[int, _Agreement]:
     """Return, for each round, the logarithm of a factor that most records agree on; those that stand out."""
     agreed: dict[int, _Agreement] = {}
     width = int(record.max()) + 1 if len(record) else 1
     for number in group.unique().tolist():
-        here = group == number
+        members = group == number
         best, tops = _NOBODY, []
         # Twice, so that no edge of a cell parts those that agree.
         for shift in (0.0, 0.5):
-            cell = (logs[here] / within + shift).floor().long()
+            cell = (logs[members] / within + shift).floor().long()
             # Each record has one vote in a cell.
-            pairs = (cell * width + record[here]).unique()
+            pairs = (cell * width + record[members]).unique()
             cells, counts = pairs.div(width, rounding_mode="floor").unique(return_counts=True)
             top = int(counts.argmax())
             if int(counts[top]) > best.records:
-                best = _Agreement(int(counts[top]), float(logs[here][cell == cells[top]].median()))
+                best = _Agreement(int(counts[top]), float(logs[members][cell == cells[top]].median()))
             tops.append(((cells - shift + 0.5) * within, counts))
         others = [counts[(middle - best.log).abs() > 4 * within] for middle, counts in tops]
         beside = max(int(counts.max()) if len(counts) else 0 for counts in others)
@@ -412,7 +414,7 @@ def _agreed(logs: Tensor, record: Tensor, group: Tensor, within: float) -> dict[
     return agreed
 
 
-def _as_form(
+def _form_of_agreements(
     shape: MessageForm, labels: Sequence[dict[int, _Agreement]], by_round: bool
 ) -> tuple[MessageForm, dict[int, float]]:
     """Return a form with the weights of labels, and the factors of rounds in units of it."""
@@ -442,7 +444,7 @@ def _as_form(
     return replace(form, scale=scale if abs(scale - 1) > _SAME else 1.0), {}
 
 
-def _polished(points: _Points, form: MessageForm) -> MessageForm:
+def _polished_form(points: _Points, form: MessageForm) -> MessageForm:
     """Return a form whose settings fit best, by least squares on each record's nearest combination."""
     classes = points.gradients(form).shape[1]
     weights = form.weights or (1.0,) * classes
@@ -457,10 +459,10 @@ def _polished(points: _Points, form: MessageForm) -> MessageForm:
         gradients = points.gradients(of(values))
         apart = (gradients - points.message[:, None]).norm(dim=-1) / points.size[:, None]
         nearest, label = apart.min(1)
-        some = ((nearest <= points.nearest(nearest)) & (nearest <= 3 * within)).nonzero()[:, 0]
-        if len(some) < 2 * len(values):
+        fitting = ((nearest <= points.nearest(nearest)) & (nearest <= 3 * within)).nonzero()[:, 0]
+        if len(fitting) < 2 * len(values):
             break
-        chosen, labels = points.chosen(some), label[some]
+        chosen, labels = points.chosen(fitting), label[fitting]
 
         def missed(trial: np.ndarray, chosen: _Points = chosen, labels: Tensor = labels) -> np.ndarray:
             gradients = chosen.gradients(of(trial))[torch.arange(len(labels)), labels]
@@ -497,7 +499,7 @@ def _replayed(points: _Points, form: MessageForm, by_group: dict[int, float]) ->
     return math.nan if chance > RIGHT else (share(1.0) - chance) / (1 - chance)
 
 
-def _of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
+def _form_of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
     """Return the form of messages about a number as target: the factor under which numbers are within its bounds.
 
     The direction of a message tells the cells whatever the loss. Where many messages are the longest that their
@@ -533,29 +535,29 @@ def _of_number(view: CutView, space: Space, group: Tensor) -> FittedMessages:
     return FittedMessages(form, torch.full((view.records,), factor, dtype=torch.float64), replayed)
 
 
-def _replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
+def _share_replayed_by_masks(view: CutView, space: Space, form: MessageForm) -> float:
     """Return the share of some records that a combination replays under one of the masks that are tried."""
-    some = view.of(view.gradient.any(1).nonzero()[: _FEWEST // 2, 0])
-    some = replace(some, model=replace(some.model, form=replace(form, training=True)))
+    sample = view.of(view.gradient.any(1).nonzero()[: _FEWEST // 2, 0])
+    sample = replace(sample, model=replace(sample.model, form=replace(form, training=True)))
     if space.size > MOST:
         return 0.0
     shares = []
     for factor in (1.0, _WRONG[1]):
-        moved = replace(some, gradient=some.gradient * factor)
+        moved = replace(sample, gradient=sample.gradient * factor)
         replayed = masked_log_likelihood(moved, space, torch.Generator().manual_seed(0), trial=True)[2]
         shares.append(float(replayed.double().mean()))
     return (shares[0] - shares[1]) / max(1 - shares[1], 1e-9)
 
 
-def _unexplained(view: CutView, space: Space, form: MessageForm) -> float:
+def _unexplained_noise(view: CutView, space: Space, form: MessageForm) -> float:
     """Return the noise, in units of a message's norm, at which messages that nothing replays are likeliest."""
-    some = view.of(view.gradient.any(1).nonzero()[: 2 * _FEWEST, 0])
-    places = torch.arange(min(space.size, max(1, _NUMBERS // (some.model.outputs * (some.cut.shape[1] + 1)))))
-    respond, cells, squares = responder(some.model), space.cells(places), []
-    for row, message in enumerate(some.own_gradient):
-        answer = candidate_gradients(some.model, *respond.grid(some.cut[row : row + 1], cells))
+    sample = view.of(view.gradient.any(1).nonzero()[: 2 * _FEWEST, 0])
+    places = torch.arange(min(space.size, max(1, _NUMBERS // (sample.model.outputs * (sample.cut.shape[1] + 1)))))
+    respond, cells, squares = responder(sample.model), space.cells(places), []
+    for row, message in enumerate(sample.own_gradient):
+        answer = candidate_gradients(sample.model, *respond.grid(sample.cut[row : row + 1], cells))
         squares.append(((answer - message).square().sum(-1) / message.square().sum()).flatten().double().cpu())
-    apart, cut = torch.stack(squares), some.cut.shape[1]
+    apart, cut = torch.stack(squares), sample.cut.shape[1]
 
     def likelihood(noise: float) -> float:
         return float((-apart / (2 * noise**2)).logsumexp(1).mean()) - cut * math.log(noise)

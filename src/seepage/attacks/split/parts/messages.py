@@ -52,9 +52,9 @@ class Messages:
     sent: Sent | None = None  # applied to candidates' gradients before they are compared
     defense: KnownCut = field(default_factory=KnownCut)
 
-    def of(self, some: slice | Tensor) -> Messages:
+    def of(self, records: slice | Tensor) -> Messages:
         """Return the messages of some of the records."""
-        return replace(self, cut=self.cut[some], gradient=self.gradient[some])
+        return replace(self, cut=self.cut[records], gradient=self.gradient[records])
 
     @property
     def bare(self) -> bool:
@@ -71,9 +71,9 @@ class Messages:
     ) -> tuple[Float[Tensor, "pair output"], Float[Tensor, "pair output cut"], Float[Tensor, "pair cut"]]:
         """Return logits and derivatives of each record's own candidates, in a row, and the messages beside them."""
         per_record = cells[0, ..., 0].numel()
-        at = torch.arange(len(self.cut), device=self.cut.device).repeat_interleave(per_record)
+        record = torch.arange(len(self.cut), device=self.cut.device).repeat_interleave(per_record)
         candidates = self.respond.of_cells(cells.flatten(0, -2).to(self.cut.device, self.cut.dtype))
-        return *self.respond.responses(self.respond.of_cut(self.cut).at(at), candidates), self.gradient[at]
+        return *self.respond.responses(self.respond.of_cut(self.cut).rows(record), candidates), self.gradient[record]
 
     def apart(
         self, cells: Float[Tensor, "record point private"], labels: Int[Tensor, " record"]

@@ -62,16 +62,16 @@ class Mismatch(Noise):
         ]
         log_prior = torch.cat([top.values for top in likely]).log_softmax(1)
         places = torch.cat([top.indices for top in likely])
-        seen = observed(view, additive)[:records].double().cpu()
+        received = observed(view, additive)[:records].double().cpu()
         prepared = respond.of_cut(view.cut[:records])
         row = torch.arange(records).repeat_interleave(each)
         answers = []
-        for some in torch.arange(len(row)).split(_AT_ONCE):
-            cells = respond.of_cells(space.cells(places.flatten()[some]).to(view.cut))
-            answers.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
-        apart = seen[:, None] - torch.cat(answers).unflatten(0, (records, each))
+        for chunk in torch.arange(len(row)).split(_AT_ONCE):
+            cells = respond.of_cells(space.cells(places.flatten()[chunk]).to(view.cut))
+            answers.append(answered(*respond.responses(prepared.rows(row[chunk]), cells), additive).double().cpu())
+        apart = received[:, None] - torch.cat(answers).unflatten(0, (records, each))
         weight, before = log_prior.exp(), -torch.inf
-        mismatch = cls(view, additive, seen.new_zeros(0), seen.new_zeros(0, 0))
+        mismatch = cls(view, additive, received.new_zeros(0), received.new_zeros(0, 0))
         for _ in range(_ROUNDS):
             mean = torch.einsum("rp,rpo->o", weight, apart) / records
             scaled = ((apart - mean) * weight.sqrt()[..., None]).flatten(0, 1)
@@ -93,9 +93,9 @@ class Mismatch(Noise):
         scaled = (apart - self.mean) @ self.inverse.T
         return self.inverse.diagonal().log().sum() - scaled.square().sum(-1) / 2
 
-    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+    def log_density(self, answer: Answer, records: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under combinations with the label of their sign, up to a constant."""
-        view = self.view.of(at)
+        view = self.view.of(records)
         apart = (
             observed(view, self.additive).double().cpu()[:, None] - answered(*answer(), self.additive).double().cpu()
         )

@@ -73,18 +73,18 @@ class Exhaustive(Search):
         for chunk in space.chunks(candidates):
             table = respond.of_cells(space.cells(chunk).to(cut.device, cut.dtype))
             for start in range(0, records, together):
-                some = slice(start, min(start + together, records))
-                prepared = respond.of_cut(cut[some])
+                span = slice(start, min(start + together, records))
+                prepared = respond.of_cut(cut[span])
                 if bounded:
-                    distances = _bounded(messages.of(some), prepared, table, best[some])
+                    distances = _bounded_distances(messages.of(span), prepared, table, best[span])
                 else:
                     answer = respond.responses(prepared.across(), table)
-                    distances = messages.distances(*answer, gradient[some, None])
-                merged = torch.cat([best[some], distances.flatten(1)], dim=1)
-                best[some], where = merged.topk(keep, largest=False)
+                    distances = messages.distances(*answer, gradient[span, None])
+                merged = torch.cat([best[span], distances.flatten(1)], dim=1)
+                best[span], where = merged.topk(keep, largest=False)
                 place = chunk.to(cut.device).repeat_interleave(space.labels) * space.labels
                 place = place + torch.arange(space.labels, device=cut.device).repeat(len(chunk))
-                codes[some] = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1).gather(1, where)
+                codes[span] = torch.cat([codes[span], place.expand(len(merged), -1)], dim=1).gather(1, where)
         return NearestConfigurations(codes // space.labels, codes % space.labels, best)
 
     def likely(self, messages: Messages, best: NearestConfigurations) -> Bool[Tensor, " record"]:
@@ -92,7 +92,7 @@ class Exhaustive(Search):
         return fits_alone(best.distances, messages.gradient, messages.model.form)
 
 
-def _bounded(
+def _bounded_distances(
     messages: Messages, records: Side, table: Side, best: Float[Tensor, "record nearest"]
 ) -> Float[Tensor, "record candidate label"]:
     """Return distances of candidates; those that their logit puts behind the best ones are infinite."""
@@ -105,7 +105,7 @@ def _bounded(
     def compare(wanted: Tensor) -> None:
         r, c, y = wanted.nonzero(as_tuple=True)
         if len(r):
-            answer = respond.responses(records.at(r), table.at(c))
+            answer = respond.responses(records.rows(r), table.rows(c))
             distances[r, c, y] = messages.distances(*answer, messages.gradient[r]).gather(1, y[:, None])[:, 0]
 
     if bool(best[:, -1].isinf().any()):

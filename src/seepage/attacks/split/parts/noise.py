@@ -52,7 +52,7 @@ class Noise(ABC):
 
     @abstractmethod
     def log_density(
-        self, answer: Answer, at: Int[Tensor, " record"], places: Int[Tensor, " place"]
+        self, answer: Answer, records: Int[Tensor, " record"], places: Int[Tensor, " place"]
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of some records' messages under combinations, up to a constant a record."""
 
@@ -69,9 +69,9 @@ class NormalNoise(Noise):
         """Return the likelihood; all of it is known."""
         return cls(messages.view, messages.knowledge.defense)
 
-    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+    def log_density(self, answer: Answer, records: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
         """Return the log-density; where each record has a factor of its own, at the factor that fits best."""
-        view, defense, received = self.view, self.defense, self.view.own_gradient[at]
+        view, defense, received = self.view, self.defense, self.view.own_gradient[records]
         candidates = candidate_gradients(view.model, *answer())
         if view.model.form.scale_of == "record":
             candidates = candidates * factors(candidates, received[:, None, None])[..., None]
@@ -83,5 +83,5 @@ class NormalNoise(Noise):
             deviation = defense.noise_multiplier * torch.linalg.vector_norm(means, dim=-1)
         elif defense.clips:
             deviation = deviation + defense.noise_multiplier * bound_of(defense, view.clip)
-        variance = deviation.square().double() + spread(view)[at].square().double()[:, None, None]
+        variance = deviation.square().double() + spread(view)[records].square().double()[:, None, None]
         return (-squared / (2 * variance) - candidates.shape[-1] / 2 * variance.log()).cpu()

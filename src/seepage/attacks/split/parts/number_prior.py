@@ -69,19 +69,19 @@ class NumberPrior:
             chances.append(chance)
         return cls(tuple(edges), tuple(chances))
 
-    def rows(self, some: Tensor) -> NumberPrior:
+    def rows(self, records: Tensor) -> NumberPrior:
         """Return the prior of some of the records."""
-        return NumberPrior(self.edges, tuple(chance[some] for chance in self.chances))
+        return NumberPrior(self.edges, tuple(chance[records] for chance in self.chances))
 
     def log_density(
         self, column: int, values: Float[Tensor, "record *chain draw"]
     ) -> Float[Tensor, "record *chain draw"]:
         """Return the log-density of values of a column; outside of all bins it is about zero."""
         edges, chances = self.edges[column], self.chances[column]
-        at = torch.searchsorted(edges, values.contiguous(), right=True) - 1
-        inside = (at >= 0) & (at < len(edges) - 1)
+        bins = torch.searchsorted(edges, values.contiguous(), right=True) - 1
+        inside = (bins >= 0) & (bins < len(edges) - 1)
         log = (chances / edges.diff()).log()
-        density = log.gather(1, at.clamp(0, len(edges) - 2).flatten(1)).view(values.shape)
+        density = log.gather(1, bins.clamp(0, len(edges) - 2).flatten(1)).view(values.shape)
         # Any value within the bounds of the column stays possible.
         return torch.where(inside, density, torch.full_like(density, -30.0))
 
@@ -97,15 +97,15 @@ class NumberPrior:
         below = torch.cat([torch.zeros(len(chances), 1, dtype=chances.dtype), chances.cumsum(1)], 1)
 
         def cumulative(values: Tensor) -> Tensor:
-            at = (torch.searchsorted(edges, values.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
-            within = ((values - edges[at]) / edges.diff()[at]).clamp(0, 1)
-            return below.gather(1, at) + within * chances.gather(1, at)
+            bins = (torch.searchsorted(edges, values.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
+            within = ((values - edges[bins]) / edges.diff()[bins]).clamp(0, 1)
+            return below.gather(1, bins) + within * chances.gather(1, bins)
 
         first, last = cumulative(low)[..., None], cumulative(high)[..., None]
         wanted = (first + uniform * (last - first)).flatten(1)
-        at = (torch.searchsorted(below, wanted.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
-        within = ((wanted - below.gather(1, at)) / chances.gather(1, at).clamp(min=1e-300)).clamp(0, 1)
-        draws = (edges[at] + within * edges.diff()[at]).view(uniform.shape)
+        bins = (torch.searchsorted(below, wanted.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
+        within = ((wanted - below.gather(1, bins)) / chances.gather(1, bins).clamp(min=1e-300)).clamp(0, 1)
+        draws = (edges[bins] + within * edges.diff()[bins]).view(uniform.shape)
         # Where the interval holds no chance, it is uniform.
         empty = (last - first) <= 1e-15
         draws = torch.where(empty, low[..., None] + uniform * (high - low)[..., None], draws)
@@ -116,7 +116,7 @@ class NumberPrior:
         drawn = []
         for k, edges in enumerate(self.edges):
             uniform = torch.rand(records, 1, 32 * CHAINS, generator=generator, dtype=torch.float64)
-            low, high = (edges[at].expand(records, 1) for at in (0, -1))
+            low, high = (edges[end].expand(records, 1) for end in (0, -1))
             drawn.append(self.between(k, low, high, uniform)[:, 0].clamp(0, 1))
         return torch.stack(drawn, 2)
 
@@ -125,9 +125,9 @@ def _shares_between(marginal: Marginal, edges: Float[Tensor, " edge"]) -> Float[
     """Return the share of each bin by a column's marginal, whose values are spread evenly up to the next."""
     ends = torch.cat([marginal.values, edges[-1:].clamp(min=float(marginal.values[-1]))])
     below = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
-    at = (torch.searchsorted(ends, edges.contiguous(), right=True) - 1).clamp(0, len(marginal.values) - 1)
-    within = ((edges - ends[at]) / ends.diff()[at].clamp(min=1e-300)).clamp(0, 1)
-    share = (below[at] + within * marginal.probabilities[at]).diff() + 1e-6
+    intervals = (torch.searchsorted(ends, edges.contiguous(), right=True) - 1).clamp(0, len(marginal.values) - 1)
+    within = ((edges - ends[intervals]) / ends.diff()[intervals].clamp(min=1e-300)).clamp(0, 1)
+    share = (below[intervals] + within * marginal.probabilities[intervals]).diff() + 1e-6
     return share / share.sum()
 
 

@@ -79,19 +79,19 @@ class NumberTarget(Likelihood):
         chunk = max(1, min(space.size, _AT_ONCE // width))
         together = max(1, min(_AT_ONCE // (width * chunk), _AT_ONCE // space.size))
         # The median of a bin is not the cell itself, so that its label is no value of the target either.
-        step = None if space.binned else _step_of(knowledge)
+        step = None if space.binned else _target_step(knowledge)
         guesses = []
         for start in range(0, first.records, together):
-            some = [view.of(slice(start, start + together)) for view in problem.rounds.views]
-            weighed = _weighed(some, knowledge, space, chunk, self.observed, step)
+            block = [view.of(slice(start, start + together)) for view in problem.rounds.views]
+            weighed = _weighed(block, knowledge, space, chunk, self.observed, step)
             if float((weighed.off.amin(1) > _OFF).double().mean()) > 0.5:
                 # The target has other values than was said.
-                weighed = _weighed(some, knowledge, space, chunk, self.observed, None)
+                weighed = _weighed(block, knowledge, space, chunk, self.observed, None)
             if prior is None:
-                guesses.append(_nearest(some[0], knowledge, space, weighed))
+                guesses.append(_nearest_guess(block[0], knowledge, space, weighed))
                 continue
             places = prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size))
-            guesses.append(_likeliest(some[0], knowledge, space, weighed, (weighed.total + places).softmax(1)))
+            guesses.append(_likeliest_guess(block[0], knowledge, space, weighed, (weighed.total + places).softmax(1)))
         return CutGuess.joined(guesses)
 
 
@@ -120,7 +120,7 @@ def _weighed(
     for places in space.chunks(chunk):
         cells = space.cells(places).to(views[0].cut)
         if observed:
-            parts.append(_of_messages(views, cells, knowledge, spread, step))
+            parts.append(_weighed_by_messages(views, cells, knowledge, spread, step))
             continue
         outputs = responder(views[0].model).grid(views[0].cut, cells)[0][..., 0].cpu().double()
         nothing = torch.zeros_like(outputs)
@@ -212,7 +212,7 @@ class _Slope:
         return -(self.slope.square() / along + along.log()) / 2
 
 
-def _of_messages(
+def _weighed_by_messages(
     views: Sequence[CutView],
     cells: Float[Tensor, "place private"],
     knowledge: CutKnowledge,
@@ -237,7 +237,7 @@ def _of_messages(
     together += sum(message.left(label) for message in messages)
     off = torch.zeros_like(label)
     if step is not None:
-        gained, off = _on_grid(label, precision, step, target)
+        gained, off = _grid_gain(label, precision, step, target)
         together, off = together + gained, off.masked_fill(~known, 0.0)
     total = torch.where(known, together, sum(message.alone for message in messages))
     total += sum(message.beside for message in messages)
@@ -255,7 +255,7 @@ def _of_messages(
     return _Weighed(total, torch.where(known, label, limited), first.apart, off)
 
 
-def _on_grid(
+def _grid_gain(
     label: Float[Tensor, "record place"], precision: Float[Tensor, "record place"], step: float, target: Continuous
 ) -> tuple[Float[Tensor, "record place"], Float[Tensor, "record place"]]:
     """Return what is gained in log-likelihood where labels are multiples of a step, and how far off the nearest is."""
@@ -269,7 +269,7 @@ def _on_grid(
     return torch.where(size * precision.sqrt() > _CLOSE, gained, 0.0), distance.abs() * precision.sqrt()
 
 
-def _step_of(knowledge: CutKnowledge) -> float | None:
+def _target_step(knowledge: CutKnowledge) -> float | None:
     """Return a step of which the target's values are multiples, by the schema or known labels; None without one."""
     target, known = knowledge.schema.target, knowledge.auxiliary
     assert isinstance(target, Continuous)
@@ -284,7 +284,7 @@ def _step_of(knowledge: CutKnowledge) -> float | None:
     return None
 
 
-def _likeliest(
+def _likeliest_guess(
     view: CutView, knowledge: CutKnowledge, space: Space, weighed: _Weighed, share: Float[Tensor, "record place"]
 ) -> CutGuess:
     """Return the likeliest values, and the mean of the label over all combinations."""
@@ -297,7 +297,7 @@ def _likeliest(
     return CutGuess(decided(view.model, knowledge, space, chances), labels, chances)
 
 
-def _nearest(view: CutView, knowledge: CutKnowledge, space: Space, weighed: _Weighed) -> CutGuess:
+def _nearest_guess(view: CutView, knowledge: CutKnowledge, space: Space, weighed: _Weighed) -> CutGuess:
     """Return the possible combination whose direction is nearest, with the label that follows."""
     total, labels, apart, model = weighed.total, weighed.labels, weighed.apart, view.model
     possible = total.isfinite() & (weighed.off <= _OFF)

@@ -183,10 +183,10 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
         for limit in (back, forth):
             reached = numbers + limit[..., None] * direction[:, None]
             low, high = torch.minimum(low, reached.amin(1)), torch.maximum(high, reached.amax(1))
-        here = numbers[..., first]
+        current = numbers[..., first]
         uniform = torch.rand(records, CHAINS, _PROPOSALS, generator=generator, dtype=torch.float64)
-        drawn = torch.cat([prior.between(first, here + back, here + forth, uniform), here[..., None]], 2)
-        moved = drawn - here[..., None]
+        drawn = torch.cat([prior.between(first, current + back, current + forth, uniform), current[..., None]], 2)
+        moved = drawn - current[..., None]
         weight = torch.zeros_like(moved)
         for other in others:
             weight += prior.log_density(other, numbers[..., other, None] + moved * direction[:, other, None, None])
@@ -207,9 +207,9 @@ def likeliest(
     last = torch.searchsorted(ordered, (ordered + 2 * tolerance).contiguous(), right=True) - 1
     first = torch.arange(ordered.shape[1]).expand_as(last)
     covered = last - first
-    at = covered.argmax(1, keepdim=True)
-    middle = (ordered.gather(1, at) + ordered.gather(1, last.gather(1, at)))[:, 0] / 2
-    return middle, (covered.gather(1, at)[:, 0] + 1) / ordered.shape[1]
+    densest = covered.argmax(1, keepdim=True)
+    middle = (ordered.gather(1, densest) + ordered.gather(1, last.gather(1, densest)))[:, 0] / 2
+    return middle, (covered.gather(1, densest)[:, 0] + 1) / ordered.shape[1]
 
 
 def number_places(model: SplitModel) -> list[int]:

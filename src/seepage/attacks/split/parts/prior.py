@@ -85,9 +85,9 @@ class CellPrior:
         assert isinstance(total, Tensor)
         return total if self.joint is None else total + self.joint[places]
 
-    def rows(self, some: slice | Tensor) -> CellPrior:
+    def rows(self, records: slice | Tensor) -> CellPrior:
         """Return the prior of some of the records."""
-        return CellPrior(tuple(column[some] for column in self.columns), self.joint)
+        return CellPrior(tuple(column[records] for column in self.columns), self.joint)
 
 
 def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) -> Float[Tensor, " value"]:
@@ -96,24 +96,24 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
         # A value that never occurs in the statistics may still occur.
         return (marginal.probabilities + 1e-6) / (1 + 1e-6 * len(marginal.probabilities))
     if k in space.binned:
-        at = _candidates(model, space, k, marginal.values)
-        share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, at, marginal.probabilities) + 1e-6
+        bins = _candidates(model, space, k, marginal.values)
+        share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, bins, marginal.probabilities) + 1e-6
         return share / share.sum()
     # Each whole number has an equal part of its bin of the marginal.
     values = model.unscaled(space.values[k][:, None], [model.private[k]])[:, 0]
-    at = (torch.searchsorted(marginal.values, values.contiguous(), right=True) - 1).clamp(min=0)
-    share = (marginal.probabilities / torch.bincount(at, minlength=len(marginal.values)).clamp(min=1))[at] + 1e-6
+    bins = (torch.searchsorted(marginal.values, values.contiguous(), right=True) - 1).clamp(min=0)
+    share = (marginal.probabilities / torch.bincount(bins, minlength=len(marginal.values)).clamp(min=1))[bins] + 1e-6
     return share / share.sum()
 
 
 def blended(counts: Float[Tensor, " value"], shares: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
     """Return shares of counted rows, smoothed towards prior shares."""
     # The prior shares weigh as many rows as make each counted row likeliest given the others.
-    rows, seen = float(counts.sum()), counts > 0
+    rows, counted = float(counts.sum()), counts > 0
 
     def likelihood(weight: float) -> float:
-        others = (counts[seen] - 1 + weight * shares[seen]).clamp(min=1e-300) / (rows - 1 + weight)
-        return float((counts[seen] * others.log()).sum())
+        others = (counts[counted] - 1 + weight * shares[counted]).clamp(min=1e-300) / (rows - 1 + weight)
+        return float((counts[counted] * others.log()).sum())
 
     weight = max(_WEIGHTS, key=likelihood)
     return (counts + weight * shares) / (rows + weight)
@@ -133,13 +133,13 @@ def _joint_weight(
     fold = folds(rows)
     alone = torch.stack([share[codes[:, k]] for k, share in enumerate(shares)]).sum(0)
     gained = {weight: torch.empty(rows, dtype=torch.float64) for weight in _JOINT_WEIGHTS}
-    for some in torch.arange(rows).split(max(1, _AT_ONCE // rows)):
-        ratio = torch.stack([log_ratios[some][:, codes[:, k]] for k, log_ratios in enumerate(left_out)]).sum(0).exp()
-        others = fold[some, None] != fold
-        same = (codes[some, None] == codes).all(2) & others
+    for block in torch.arange(rows).split(max(1, _AT_ONCE // rows)):
+        ratio = torch.stack([log_ratios[block][:, codes[:, k]] for k, log_ratios in enumerate(left_out)]).sum(0).exp()
+        others = fold[block, None] != fold
+        same = (codes[block, None] == codes).all(2) & others
         total, equal = (ratio * others).sum(1), same.sum(1)
         for weight, gain in gained.items():
-            gain[some] = (equal / alone[some].exp() + weight).log() - (total + weight).log()
+            gain[block] = (equal / alone[block].exp() + weight).log() - (total + weight).log()
     weight = max(gained, key=lambda candidate: float(gained[candidate].mean()))
     return weight if gains(gained[weight]) else None
 
@@ -169,26 +169,24 @@ def decided(
     model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
 ) -> Float[Tensor, "record private"]:
     """Return the cells that are most often right, unscaled: numbers are within the column's tolerance."""
-    # Within a bin, numbers have the shares of the column's marginal.
-    return torch.stack([_decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
-
-
-def _decided(
-    model: SplitModel, knowledge: CutKnowledge, space: Space, k: int, chances: Float[Tensor, "record value"]
-) -> Float[Tensor, " record"]:
-    i = model.private[k]
-    column, marginal = knowledge.schema.columns[i], knowledge.statistics.marginals[i]
-    if isinstance(column, Discrete):
-        return chances.argmax(1).double()
-    if k in space.binned:
-        values, at = marginal.values, _candidates(model, space, k, marginal.values)
-        share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, at, marginal.probabilities)
-        chances = chances[:, at] * (marginal.probabilities / share[at])
-    else:
-        values = model.unscaled(space.values[k][:, None], [i])[:, 0]
-    near = ((values[:, None] - values).abs() <= column.tolerance).to(chances.dtype)
-    # Among equally good ones the likeliest itself.
-    return values[(chances @ near + 1e-9 * chances).argmax(1)]
+    cells = []
+    for k, chance in enumerate(chances):
+        i = model.private[k]
+        column, marginal = knowledge.schema.columns[i], knowledge.statistics.marginals[i]
+        if isinstance(column, Discrete):
+            cells.append(chance.argmax(1).double())
+            continue
+        if k in space.binned:
+            # Within a bin, numbers have the shares of the column's marginal.
+            values, bins = marginal.values, _candidates(model, space, k, marginal.values)
+            share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, bins, marginal.probabilities)
+            chance = chance[:, bins] * (marginal.probabilities / share[bins])
+        else:
+            values = model.unscaled(space.values[k][:, None], [i])[:, 0]
+        near = ((values[:, None] - values).abs() <= column.tolerance).to(chance.dtype)
+        # Among equally good ones the likeliest itself.
+        cells.append(values[(chance @ near + 1e-9 * chance).argmax(1)])
+    return torch.stack(cells, dim=1)
 
 
 # Least chance, and the same for what a forest says.
@@ -230,9 +228,9 @@ class LabelPrior:
         share = blended(functional.one_hot(labels, classes).sum(0).double(), shares_of(knowledge)).log()
         train_inputs = encoded(schema, model.public, rows.cells[:, list(model.public)])
         inputs = encoded(schema, model.public, features)
-        seen, predicted = _by_forest(train_inputs, labels, inputs, classes, seed)
+        out_of_bag, predicted = _forest_log_chances(train_inputs, labels, inputs, classes, seed)
         private = [encoded(schema, (i,), rows.cells[:, [i]]) for i in model.private]
-        groups = [network, train_inputs, seen, torch.cat(private, dim=1)]
+        groups = [network, train_inputs, out_of_bag, torch.cat(private, dim=1)]
 
         def reached(log_chances: Tensor) -> Float[Tensor, " row"]:
             return log_chances.gather(1, labels[:, None])[:, 0]
@@ -295,14 +293,14 @@ def shares_of(knowledge: CutKnowledge) -> Float[Tensor, " label"]:
     return share / share.sum()
 
 
-def _by_forest(
+def _forest_log_chances(
     train_inputs: Tensor, labels: Int[Tensor, " row"], inputs: Tensor, classes: int, seed: int
 ) -> tuple[Float[Tensor, "row label"], Float[Tensor, "record label"]]:
     """Return the log-chances of a random forest: for rows out of bag, and for records."""
     values = functional.one_hot(labels, classes)
     rows = tuple(np.ascontiguousarray(array.double()) for array in (train_inputs, values, inputs))
     digest = b"".join(hashlib.blake2b(row.tobytes()).digest() + str(row.shape).encode() for row in rows)
-    chances = _grown(_Fitted(digest, rows, seed % 2**32))
+    chances = _grown_forest(_Fitted(digest, rows, seed % 2**32))
     first, second = ((torch.from_numpy(chance) + _LEAST_OF_FOREST / classes).log() for chance in chances)
     return first, second
 
@@ -318,6 +316,6 @@ class _Fitted:
 
 # An attack and the baseline of the same knowledge ask for the same forest.
 @functools.lru_cache(maxsize=2)
-def _grown(given: _Fitted) -> tuple[Floats, Floats]:
+def _grown_forest(given: _Fitted) -> tuple[Floats, Floats]:
     train_inputs, values, inputs = given.rows
     return forest(train_inputs, values, inputs, given.seed, True)

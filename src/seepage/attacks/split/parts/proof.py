@@ -31,7 +31,7 @@ _AT_ONCE, _LEAST = 2**13, 1e-12
 def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"]) -> Certified | None:
     """Return which guessed cells are proved by one message of each record; None where a number cannot be listed."""
     model, defense = view.model, knowledge.defense
-    columns = [_column(model.schema.columns[i]) for i in model.private]
+    columns = [_encoded_column(model.schema.columns[i]) for i in model.private]
     if any(column.categories is None and not column.integer for column in columns):
         return None
     form, head = model.form, model.head
@@ -46,7 +46,7 @@ def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "recor
     return certify_cut(model.client, view.cut, view.gradient, view.behind, declared, cells)
 
 
-def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
+def _encoded_column(column: Discrete | Continuous) -> kernel.EncodedColumn:
     if isinstance(column, Discrete):
         return kernel.EncodedColumn(column.name, (0.0,), (1.0,), column.categories)
     span = column.high - column.low or 1.0
@@ -80,10 +80,10 @@ def likely_fit(
     expected = torch.full((len(cut),), float(space.configurations), dtype=torch.float64)
     for r in fits.nonzero()[:, 0].tolist():
         record, cell, within = torch.tensor([r]), best[r : r + 1], FAR * float(size[r])
-        some = torch.arange(len(drawn)).split(_AT_ONCE)
-        logits = torch.cat([respond.outputs(prepared.at(record).across(), table.at(at))[0] for at in some])
-        own = respond.outputs(prepared.at(record), respond.of_cells(cell))
-        apart = torch.linalg.vector_norm(model.slopes(logits) - model.slopes(own), dim=-1)[:, 0]
+        chunks = torch.arange(len(drawn)).split(_AT_ONCE)
+        logits = torch.cat([respond.outputs(prepared.rows(record).across(), table.rows(chunk))[0] for chunk in chunks])
+        fitting_logits = respond.outputs(prepared.rows(record), respond.of_cells(cell))
+        apart = torch.linalg.vector_norm(model.slopes(logits) - model.slopes(fitting_logits), dim=-1)[:, 0]
         expected[r] *= _share(apart, within, 1)
         if isinstance(client, DeepFMClient) and client.fields > 0 and respond.additive is not None:
             # The sum is in the logit's derivatives, which are the gradient over the loss's slope.

@@ -26,22 +26,22 @@ def refined(
     """Return cells whose numbers fit better than the given ones, and their distances; a search ends at ``enough``."""
     model, cells, chosen = messages.model, cells.clone().to(messages.cut), labels.to(messages.cut.device)
     best = messages.apart(cells[:, None], chosen)[:, 0]
-    columns = [i for i, at in enumerate(model.private) if at in model.schema.continuous]
+    columns = [i for i, column in enumerate(model.private) if column in model.schema.continuous]
     for sweep in range(_SWEEPS if len(columns) > 1 else 1):
         for i in columns:
             values = messages.space.values[i]
             reach = float(values.diff().max() if len(values) > 1 else 1.0) / 4**sweep
-            some = torch.arange(len(best)) if enough is None else (best > enough).nonzero()[:, 0]
-            if not len(some):
+            unfitted = torch.arange(len(best)) if enough is None else (best > enough).nonzero()[:, 0]
+            if not len(unfitted):
                 return cells, best
             for _ in range(_ROUNDS):
-                points = cells[some][:, None].repeat(1, _POINTS, 1)
+                points = cells[unfitted][:, None].repeat(1, _POINTS, 1)
                 steps = torch.linspace(-reach, reach, _POINTS, dtype=cells.dtype, device=cells.device)
                 points[..., i] = (points[..., i] + steps).clamp(0, 1)
-                least, where = messages.of(some).apart(points, chosen[some]).min(1)
-                better = least < best[some]
+                least, where = messages.of(unfitted).apart(points, chosen[unfitted]).min(1)
+                better = least < best[unfitted]
                 moved = points[torch.arange(len(points)), where]
-                cells[some] = torch.where(better[:, None], moved, cells[some])
-                best[some] = torch.where(better, least, best[some])
+                cells[unfitted] = torch.where(better[:, None], moved, cells[unfitted])
+                best[unfitted] = torch.where(better, least, best[unfitted])
                 reach *= 2 / (_POINTS - 1) * 1.5
     return cells, best

@@ -67,9 +67,9 @@ class ReplayingNumbers(Likelihood):
         first, generator, done = problem.first, problem.generator(), []
         prior = NumberPrior.of(first.model, problem.knowledge, first.features)
         for start in range(0, first.records, _TOGETHER):
-            some = [view.of(slice(start, start + _TOGETHER)) for view in problem.rounds.views]
-            rows = prior.rows(torch.arange(start, start + some[0].records))
-            done.append(_replays(some, problem, rows, generator))
+            block = [view.of(slice(start, start + _TOGETHER)) for view in problem.rounds.views]
+            rows = prior.rows(torch.arange(start, start + block[0].records))
+            done.append(_guess_in_regions(block, problem, rows, generator))
         return CutGuess.joined(done)
 
 
@@ -79,28 +79,32 @@ def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
     return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare and known
 
 
-def _replays(views: Sequence[CutView], problem: CutProblem, prior: NumberPrior, generator: torch.Generator) -> CutGuess:
+def _guess_in_regions(
+    views: Sequence[CutView], problem: CutProblem, prior: NumberPrior, generator: torch.Generator
+) -> CutGuess:
     """Return the guess of some records: where nothing fits, the prior's likeliest numbers, and a mass of NaN."""
     rounds = [
         Messages(view.model, problem.responder(view), view.cut, view.own_gradient, problem.space) for view in views
     ]
     newest, model = rounds[0], rounds[0].model
-    cells, labels, distances = _search(newest, generator)
+    cells, labels, distances = _fitting_cells(newest, generator)
     fits = (distances <= FAR * newest.rounding).cpu()
     numbers, drawn = number_places(model), prior.samples(len(fits), generator)
     ends = torch.full((2, *cells.shape), torch.nan, dtype=torch.float64)
-    together, joint = _joint(rounds, cells, labels) if len(rounds) > 1 else (cells, torch.zeros_like(fits))
+    together, joint = _jointly_replaying(rounds, cells, labels) if len(rounds) > 1 else (cells, torch.zeros_like(fits))
     samples = drawn.shape[1]
     for point, fitting, shown in ((cells, fits & ~joint, rounds[:1]), (together, fits & joint, rounds)):
         records = fitting.nonzero()[:, 0]
         if not len(records):
             continue
-        some = [messages.of(records) for messages in shown]
-        at = point[records], labels[records]
-        region = Region.joined([Region.of(messages.model, messages.cut, messages.gradient, *at) for messages in some])
+        fitted = [messages.of(records) for messages in shown]
+        answer = point[records], labels[records]
+        region = Region.joined(
+            [Region.of(messages.model, messages.cut, messages.gradient, *answer) for messages in fitted]
+        )
         walked = region_samples(region, prior.rows(records), generator)
         # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
-        valid = torch.stack([_replayed(messages, *at, walked.numbers, generator) for messages in some]).all(0)
+        valid = torch.stack([_replayed(messages, *answer, walked.numbers, generator) for messages in fitted]).all(0)
         chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
         rows = records[valid]
         drawn[rows] = walked.numbers[valid][:, chosen]
@@ -108,12 +112,12 @@ def _replays(views: Sequence[CutView], problem: CutProblem, prior: NumberPrior, 
         ends[:, rows[:, None], numbers] = torch.stack([walked.low[valid], walked.high[valid]])
     answered = cells.cpu().double()
     answered[:, numbers] = likeliest_numbers(model, drawn)
-    mass = [_mass(problem, k, *ends[..., k]) for k in range(len(model.private))]
+    mass = [_mass_between(problem, k, *ends[..., k]) for k in range(len(model.private))]
     cells = model.unscaled(answered, model.private)
     return CutGuess(cells, labels.cpu().double(), residual=distances.double().cpu(), mass=torch.stack(mass, 1))
 
 
-def _search(
+def _fitting_cells(
     messages: Messages, generator: torch.Generator
 ) -> tuple[Float[Tensor, "record private"], Int[Tensor, " record"], Float[Tensor, " record"]]:
     """Return cells, scaled, and labels that fit best, and the distance of their gradients."""
@@ -122,10 +126,10 @@ def _search(
     numbers, within = number_places(model), messages.rounding
     # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
     enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
-    some = _thinned(space, generator)
-    closest = Exhaustive().nearest(replace(messages, space=some), 2)
+    thinned = _thinned_space(space, generator)
+    closest = Exhaustive().nearest(replace(messages, space=thinned), 2)
     labels = closest.labels[:, 0]
-    start = some.of_codes(some.codes(closest.places[:, 0]))
+    start = thinned.of_codes(thinned.codes(closest.places[:, 0]))
     cells, distances = refined(messages, start, labels, enough)
     categories = [k for k in range(len(model.private)) if k not in numbers]
     client, additive, sums = model.client, respond.additive, None
@@ -151,20 +155,20 @@ def _search(
         # Half of the trials begin with other numbers, in the likeliest categories.
         for k in numbers:
             values = space.values[k].to(trial)
-            at = torch.randint(len(values), (len(bad), _TRIED), generator=generator)
-            trial[:, _TRIED:, k] = values[at]
+            index = torch.randint(len(values), (len(bad), _TRIED), generator=generator)
+            trial[:, _TRIED:, k] = values[index]
         trial[:, _TRIED:, categories] = trial[:, :1, categories]
         rows = bad.repeat_interleave(2 * _TRIED)
         tried, apart = refined(messages.of(rows), trial.flatten(0, 1), labels[rows], enough[rows])
-        least, at = apart.view(len(bad), -1).min(1)
-        tried = tried.view(*trial.shape)[torch.arange(len(bad)), at]
+        least, index = apart.view(len(bad), -1).min(1)
+        tried = tried.view(*trial.shape)[torch.arange(len(bad)), index]
         better = least < distances[bad]
         cells[bad] = torch.where(better[:, None], tried, cells[bad])
         distances[bad] = torch.where(better, least, distances[bad])
     return cells, labels, distances
 
 
-def _thinned(space: Space, generator: torch.Generator) -> Space:
+def _thinned_space(space: Space, generator: torch.Generator) -> Space:
     """Return a space with some of the values of the widest columns, where all combinations are too many to try."""
     values = list(space.values)
     while math.prod(len(value) for value in values) > _MOST_TRIED:
@@ -173,7 +177,7 @@ def _thinned(space: Space, generator: torch.Generator) -> Space:
     return replace(space, values=tuple(values))
 
 
-def _joint(
+def _jointly_replaying(
     rounds: Sequence[Messages], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
 ) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
     """Return cells with numbers changed such that all messages are replayed, and where they are."""
@@ -186,28 +190,28 @@ def _joint(
     wanted = torch.stack([logits.double().cpu() for logits in read], 1)
     # A logit far from zero is known less exactly.
     sure = (wanted.sigmoid() * (-wanted).sigmoid()).clamp(min=1e-9)
-    at = cells.double().cpu()
+    iterate = cells.double().cpu()
 
     def missed(point: Tensor) -> Float[Tensor, "record round"]:
         return sure * (torch.stack([c(cut, point)[:, 0] for c, cut in zip(clients, cuts, strict=True)], 1) - wanted)
 
     for _ in range(_NEWTON):
-        point = at.clone().requires_grad_(True)
+        point = iterate.clone().requires_grad_(True)
         off = missed(point)
         slopes = [torch.autograd.grad(each.sum(), point, retain_graph=True)[0][:, numbers] for each in off.unbind(1)]
         step = -(torch.linalg.pinv(torch.stack(slopes, 1), rtol=1e-6) @ off.detach()[..., None])[..., 0]
-        best, least = at, off.detach().norm(dim=1)
+        best, least = iterate, off.detach().norm(dim=1)
         with torch.no_grad():
             # Halved where it does not help, since regions change.
             for share in 2.0 ** -torch.arange(6):
-                trial = at.clone()
+                trial = iterate.clone()
                 trial[:, numbers] = (trial[:, numbers] + share * step).clamp(0, 1)
                 size = missed(trial).norm(dim=1)
                 best = torch.where((size < least)[:, None], trial, best)
                 least = torch.minimum(least, size)
-        at = best
-    valid = [_replayed(messages, at.to(cells), labels, at[:, None, numbers], None) for messages in rounds]
-    return at.to(cells), torch.stack(valid).all(0)
+        iterate = best
+    valid = [_replayed(messages, iterate.to(cells), labels, iterate[:, None, numbers], None) for messages in rounds]
+    return iterate.to(cells), torch.stack(valid).all(0)
 
 
 def _replayed(
@@ -226,7 +230,7 @@ def _replayed(
     return fits.double().mean(1).cpu() >= _FITTING
 
 
-def _mass(
+def _mass_between(
     problem: CutProblem, k: int, low: Float[Tensor, " record"], high: Float[Tensor, " record"]
 ) -> Float[Tensor, " record"]:
     """Return the chance of a private column's value between two ends, by its marginal; NaN where there are none."""

@@ -31,7 +31,7 @@ class Side:
 
     parts: Shared | _RawRows
 
-    def at(self, index: Tensor) -> Side:
+    def rows(self, index: Tensor) -> Side:
         """Return some of the records or candidates, by position."""
         return Side(self.parts._make(part[index] for part in self.parts))
 

@@ -46,14 +46,16 @@ class AlongGradient(Noise):
         """Return the noise that the messages show."""
         view = messages.view
         squares = view.own_gradient.double().cpu().square().sum(1)
-        largest = torch.cat([squares[some].mean().sqrt().expand(len(squares[some])) for some in batches(view.behind)])
+        largest = torch.cat(
+            [squares[batch].mean().sqrt().expand(len(squares[batch])) for batch in batches(view.behind)]
+        )
         return cls(view, largest)
 
-    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+    def log_density(self, answer: Answer, records: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under combinations, up to a constant a record."""
         gradients = candidate_gradients(self.view.model, *answer()).double().cpu()
-        message = self.view.own_gradient[at].double().cpu()[:, None, None]
-        largest = self.largest[at, None, None]
+        message = self.view.own_gradient[records].double().cpu()[:, None, None]
+        largest = self.largest[records, None, None]
         size = torch.linalg.vector_norm(gradients, dim=-1)
         unit = gradients / size.clamp(min=1e-300)[..., None]
         along = (message * unit).sum(-1)
@@ -75,39 +77,39 @@ class AlongDifference(Noise):
     @classmethod
     def fit(cls, messages: RoundWithPriors) -> AlongDifference:
         """Return the noise under which the messages of each batch are likeliest."""
-        fitted = [_fitted(messages, some) for some in batches(messages.view.behind)]
+        fitted = [_fitted_noise(messages, batch) for batch in batches(messages.view.behind)]
         return cls(messages.view, *(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
-    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+    def log_density(self, answer: Answer, records: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under combinations, up to a constant."""
         candidates = candidate_gradients(self.view.model, *answer())
-        apart = self.view.own_gradient[at].double().cpu()[:, None, None] - candidates.double().cpu()
-        on = (apart * self.direction[at, None, None]).sum(-1)
+        apart = self.view.own_gradient[records].double().cpu()[:, None, None] - candidates.double().cpu()
+        on = (apart * self.direction[records, None, None]).sum(-1)
         beside = apart.square().sum(-1) - on.square()
-        return _density(on.square(), beside, self.along[at, None], self.across[at, None], apart.shape[-1])
+        return _density(on.square(), beside, self.along[records, None], self.across[records, None], apart.shape[-1])
 
 
 def _density(on: Tensor, beside: Tensor, along: Tensor, across: Tensor, features: int) -> Tensor:
     return -on / (2 * along) - along.log() / 2 - beside / (2 * across) - (features - 1) * across.log() / 2
 
 
-def _fitted(
-    messages: RoundWithPriors, some: slice
+def _fitted_noise(
+    messages: RoundWithPriors, batch: slice
 ) -> tuple[Float[Tensor, "record cut"], Float[Tensor, "record label"], Float[Tensor, "record label"]]:
     """Return direction and variances of one batch, for each of its records."""
     view, respond, space = messages.view, messages.respond, messages.space
-    cut, received = view.cut[some], view.own_gradient[some].double().cpu()
+    cut, received = view.cut[batch], view.own_gradient[batch].double().cpu()
     records, features = received.shape
     each = max(1, min(space.size, _AT_ONCE // (records * features * space.labels)))
-    likely = messages.cells.rows(some).of_places(space, torch.arange(space.size)).topk(each, dim=1)
+    likely = messages.cells.rows(batch).of_places(space, torch.arange(space.size)).topk(each, dim=1)
     prepared = respond.of_cut(cut)
     gradients, believed = [], []
     for r in range(records):
-        codes, at = space.codes(likely.indices[r]), some.start + r
+        codes, record = space.codes(likely.indices[r]), batch.start + r
         table = respond.of_cells(space.of_codes(codes).to(view.cut))
-        logits, jacobian = respond.responses(prepared.at(torch.tensor([r])).across(), table)
+        logits, jacobian = respond.responses(prepared.rows(torch.tensor([r])).across(), table)
         gradients.append(candidate_gradients(view.model, logits, jacobian)[0].double().cpu())
-        predicted = messages.labels.rows(slice(at, at + 1)).trained(logits, codes)[0]
+        predicted = messages.labels.rows(slice(record, record + 1)).trained(logits, codes)[0]
         believed.append(likely.values[r][:, None] + predicted.log())
     candidates, log_prior = torch.stack(gradients), torch.stack(believed)
     log_prior = log_prior - log_prior.logsumexp((1, 2), keepdim=True)

@@ -55,8 +55,10 @@ class Space:
                 listed = torch.arange(int(column.high - column.low) + 1) + column.low
             else:
                 marginal, share = knowledge.statistics.marginals[i], (torch.arange(bins).double() + 0.5) / bins
-                at = torch.searchsorted(marginal.probabilities.cumsum(0), share).clamp(max=len(marginal.values) - 1)
-                listed = marginal.values[at]
+                quantiles = torch.searchsorted(marginal.probabilities.cumsum(0), share).clamp(
+                    max=len(marginal.values) - 1
+                )
+                listed = marginal.values[quantiles]
             row = torch.zeros(len(listed), len(knowledge.schema.columns), dtype=torch.float64)
             row[:, i] = listed
             scaled = model.scaled(row, [i])[:, 0].cpu()

@@ -1,4 +1,10 @@
-"""Sums of the embeddings of private categories, and the combinations that make a wanted sum."""
+"""Sums of the embeddings of private categories, and the combinations that make a wanted sum.
+
+A message may give the sum S of the embeddings in use (see ``meet``). All combinations x of some columns have the sums
+``E(x) = sum_i e_i(x_i)``, which are computed once and put into a tree, so that those nearest to a wanted sum are found
+without going through all. Columns in two groups need no product of both: x of the first and z of the second have the
+sum S where ``E_1(x) = S - E_2(z)``, one search in the tree of the first for each z.
+"""
 
 from __future__ import annotations
 

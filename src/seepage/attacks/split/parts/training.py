@@ -73,6 +73,6 @@ class TrainingNoise(Noise):
         """Return the log-likelihood."""
         return cls(training_log_likelihood(messages.view, messages.knowledge, messages.space, messages.seed)[0])
 
-    def log_density(self, answer: Answer, at: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
+    def log_density(self, answer: Answer, records: Tensor, places: Tensor) -> Float[Tensor, "record place label"]:
         """Return that of some records and combinations."""
-        return self.table[at][:, places]
+        return self.table[records][:, places]
