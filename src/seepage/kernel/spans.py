@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seepage.kernel.boxes import Boxes
 from seepage.kernel.clients import Bounds
-from seepage.kernel.intervals import Ball, Boxes
+from seepage.kernel.operations import Ball
 from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError
 
 # Times its rounding from which a singular value of a message is taken for a record.
