@@ -429,8 +429,8 @@ def test_a_value_that_is_left_out_of_the_search_makes_a_certificate_false(monkey
     assert not proof(one, returned(one), cells=witness).cells[wrong, 0].any()
     listed = cuts._values  # pyright: ignore[reportPrivateUsage]
 
-    def without_last(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        values, own = listed(column, dtype)
+    def without_last(column: EncodedColumn) -> tuple[Tensor, Tensor]:
+        values, own = listed(column)
         return (values[:2], own[:2]) if column.name == "a" else (values, own)
 
     monkeypatch.setattr(cuts, "_values", without_last)

@@ -9,6 +9,7 @@ computed from another tensor, it is not.
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -125,6 +126,38 @@ class ClientNetwork(NamedTuple):
             if not bool((value.most < HUGE).all()):
                 raise RefusedError("numbers of the network may be too large for single precision")
         return found.values
+
+
+# The last graph of each network, with what it was made of.
+_KEPT: weakref.WeakKeyDictionary[nn.Module, tuple[object, ClientNetwork]] = weakref.WeakKeyDictionary()
+
+
+def kept_network(module: nn.Module, copied: nn.Module, names: Iterable[str], declared: Declaration) -> ClientNetwork:
+    """Return a network's graph, which is made of its copy in single precision, and made anew where anything changed.
+
+    A graph does not depend on the values of named parameters. All else that belongs to the network is compared, and
+    ``states`` beside it; what a run depends on beyond these is none of the network's own, see docs/verify.md.
+    """
+    shapes = {name: tuple(copied.get_parameter(name).shape) for name in names}
+    others = [(name, part) for name, part in copied.named_parameters(remove_duplicate=False) if name not in shapes]
+    shared = [name for name, _ in copied.named_parameters()]
+    calls = [
+        (name, key, id(value), [id(one) for one in value.values()] if isinstance(value, dict) else [])
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if callable(value) or isinstance(value, dict)
+    ]
+    surroundings = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    made_of = (
+        [(name, type(part)) for name, part in module.named_modules()], calls, states(copied)[:2], shapes, shared,
+        [(name, part.detach().flatten().tolist()) for name, part in others], surroundings,
+        (declared.records, len(declared.layout.mean)),
+    )  # fmt: skip
+    if module not in _KEPT or _KEPT[module][0] != made_of:
+        _KEPT[module] = made_of, network_of(copied, shapes, declared)
+    for name in shapes:
+        copied.get_parameter(name).requires_grad_()
+    return _KEPT[module][1]
 
 
 def network_of(module: nn.Module, names: Iterable[str], declared: Declaration) -> ClientNetwork:
@@ -259,11 +292,14 @@ def bounded(
                 found.affine.add(name)
         if errors:
             slope, most_error, most_apart = values[layer.error], torch.zeros(()), torch.zeros(())
+            large = 1 + 2 * values[network.outputs].most.amax(1, keepdim=True)
             known = seen is not None and [(Ball(seen[None], off := ROUNDINGS * UNIT * seen[None].abs()), off)]
             for error, spread in known or errors_at(declared, values[network.outputs].ball):
                 by = lambda part: part.T[..., None]  # noqa: E731
-                lost = slope.rad * by(error.most.clamp(min=SEED))
-                reach = (slope.mid.abs() * by(error.rad) + lost).sum(0)
+                # What rounds a chance near 1, more so of large outputs, may be more than the error that it leaves.
+                far = error.rad + large * (spread - error.rad).clamp(min=0)
+                lost = slope.rad * by((error.mid.abs() + far).clamp(min=SEED))
+                reach = (slope.mid.abs() * by(far) + lost).sum(0)
                 most_error = torch.maximum(most_error, (slope.mid * by(error.mid)).sum(0).abs() + reach)
                 most_apart = torch.maximum(most_apart, (slope.mid.abs() * by(spread) + lost).sum(0))
             found.errors[name], found.apart[name] = (t.expand(count, -1) for t in (most_error, most_apart))
@@ -319,7 +355,9 @@ def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tens
     low, high = outputs.mid - outputs.rad, outputs.mid + outputs.rad
     if declared.head == "regression":
         middle, half = sum(declared.target) / 2, abs(declared.target[1] - declared.target[0]) / 2
-        yield Ball(2 * (outputs.mid - middle), 2 * (outputs.rad + half)), 2 * outputs.rad
+        # The target is rounded, too.
+        off = outputs.rad + ROUNDINGS * UNIT * max(map(abs, declared.target))
+        yield Ball(2 * (outputs.mid - middle), 2 * (off + half)), 2 * off
         return
     if declared.head == "sigmoid":
         low, high = low.sigmoid(), high.sigmoid()

@@ -40,7 +40,7 @@ from seepage.kernel.statement import (
     as_numbers,
     refused,
 )
-from seepage.kernel.tracing import OperationGraph, Place, same, traced
+from seepage.kernel.tracing import OperationGraph, Place, counts_rows, same, traced
 
 # Largest chance that a configuration replays a wrong message, or its direction, and share of records that need no
 # replay.
@@ -118,7 +118,7 @@ def _certify(
         raise RefusedError("all numbers of the messages lie on a coarser grid than the declared single precision")
     if declared.head != "regression" and _clipped(sent, returned, behind):
         raise RefusedError("the largest messages of different records are equally large, as clipping leaves them")
-    values, own = zip(*(_values(column, sent.dtype) for column in declared.columns), strict=True)
+    values, own = zip(*(_values(column) for column in declared.columns), strict=True)
     sizes = torch.tensor([len(one) for one in values])
     every = math.prod(sizes.tolist())
     records = min(len(sent), _MOST // every)
@@ -130,7 +130,11 @@ def _certify(
         some = some.take(torch.cat([torch.arange(records), torch.full((len(sent) - records,), -1)]))
         return some if some.doubt else replace(some, doubt=doubt)
     check_hooks(client)
-    client = copy.deepcopy(client).to("cpu", torch.float32).requires_grad_(False)
+    if any(bool((part.float() != part).any()) for part in client.state_dict().values() if part.is_floating_point()):
+        raise RefusedError("the client part has parameters of more digits than single precision")
+    # Where activations have more digits than the client's computation, it may round them and the cells, or nothing.
+    digits = 2 * UNIT * (sent.dtype == torch.float64)
+    client = copy.deepcopy(client).to("cpu", _OWN).requires_grad_(False)
     sent, returned, behind = (one.detach().double().cpu() for one in (sent, returned, behind))
     width = _outputs_of(client, sent, len(own))
     weights = sum(part.numel() // part.shape[-1] for part in client.parameters() if part.dim())
@@ -138,7 +142,7 @@ def _certify(
     # A mean is divided by the number of rows of its batch; of a sum that number is not known.
     whole = behind.unique().tolist()
     counts = [int(size) for size in whole] if all(size % 1 == 0 for size in whole) and whole != [1.0] else ()
-    run = followed(client, (sent.shape[1], len(own), width), counts or ([1] if len(sent) == 1 else ()))
+    run = followed(client, (sent.shape[1], len(own), width), counts or ([1] if len(sent) == 1 else ()), digits)
     nearest = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
     true = torch.stack([one[at] for one, at in zip(own, nearest, strict=True)], 1)
     _check_single(client, run, at_once, (sent, true), own, int(behind.max()))
@@ -195,12 +199,12 @@ def _outputs_of(client: nn.Module, sent: Tensor, columns: int) -> int:
 
 
 def followed(
-    client: nn.Module, widths: tuple[int, int, int], counts: Sequence[int] = ()
+    client: nn.Module, widths: tuple[int, int, int], counts: Sequence[int] = (), digits: float = 0.0
 ) -> Callable[[Tensor, Tensor], tuple[Ball, Ball]]:
     """Return a function of activations and scaled cells: bounds of outputs (row, output) and slopes (row, output, cut).
 
     The client's graph is the same on all numbers of rows that it had, ``counts``, or on usual ones if none is known;
-    ``widths`` are those of activations, cells and outputs.
+    ``widths`` are those of activations, cells and outputs; ``digits`` is the share of inputs that may be rounded away.
     """
     sizes = sorted({2, 3, *(counts or _USUAL_ROWS)})
     if len(sizes) > _MOST_SIZES:
@@ -216,13 +220,15 @@ def followed(
             same(*both, (graph.rows, other.rows)) for both in zip(graph.operations, other.operations, strict=True)
         ):
             raise RefusedError("the client part computes something that depends on the time or the number of rows")
+        if counts_rows(graph, other):
+            raise RefusedError("the client part computes something that depends on the time or the number of rows")
     outputs, slopes = graph.results
     if not isinstance(outputs, Place) or not isinstance(slopes, Place):
         raise RefusedError("the outputs of the client part are not followed from its inputs")
     operations = graph.before(outputs, slopes)
 
     def run(received: Tensor, private: Tensor) -> tuple[Ball, Ball]:
-        known = [row_values(Ball(one, none := torch.zeros_like(one)), none) for one in (received, private)]
+        known = [row_values(Ball(one, off := digits * one.abs()), off) for one in (received, private)]
         inputs = dict(zip(graph.inputs, [*known, errors_of_outputs(widths[2])], strict=True))
         values = Evaluator(graph, inputs).run(operations).values
         out, back = values[outputs], values[slopes]
@@ -275,7 +281,7 @@ def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:
     return False
 
 
-def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _values(column: EncodedColumn) -> tuple[Tensor, Tensor]:
     """Return all values of a column, as a table holds them and as the client takes them."""
     if column.categories is None and not column.integer:
         raise RefusedError(f"the values of the number {column.name} cannot be listed")
@@ -285,7 +291,7 @@ def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         raise RefusedError(f"the number {column.name} may lose digits where it is scaled in single precision")
     low, width = int(column.low), int(column.high) - int(column.low) + 1
     values = torch.arange(width) + low if column.categories is None else torch.arange(len(column.categories))
-    return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(dtype).double()
+    return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(_OWN).double()
 
 
 def _factors(

@@ -1,13 +1,13 @@
 """Rule for gradients and updates of plain SGD.
 
-Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error of
-record j, whatever it is, and D is at most k roundings of the largest sum of |e_j| |v_j|. Of a single record, the error
-of a unit with a bias is the bias's own entry. If G has as many singular
-values above |D| as there are records, every v_j lies in the span of their right singular vectors, up to
-|D| / (s_n - |D|) of its length. All rows that the declaration allows and that do so are enumerated: categories by a
-search that cuts off only what no values of the open columns can bring back, numbers as boxes. Deeper layers exclude
-boxes in the same way, and what is left bounds errors and inputs anew. A record is in every batch if a direction that
-all other boxes are orthogonal to carries more of G than their rows can.
+Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error
+of record j, whatever it is, and D is what a sum of n terms rounds, in any order (``roundings_of_records``). Of a
+single record, the error of a unit with a bias is the bias's own entry. If G has as many singular values above |D| as
+there are records, every v_j lies in the span of their right singular vectors, up to |D| / (s_n - |D|) of its length.
+All rows that the declaration allows and that do so are enumerated: categories by a search that cuts off only what no
+values of the open columns can bring back, numbers as boxes. Deeper layers exclude boxes in the same way, and what is
+left bounds errors and inputs anew. A record is in every batch if a direction that all other boxes are orthogonal to
+carries more of G than their rows can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage.kernel.boxes import Boxes, everything, single_rows
-from seepage.kernel.clients import Bounds, ClientNetwork, bounded, check_hooks, largest_drift, network_of, states
+from seepage.kernel.clients import Bounds, ClientNetwork, bounded, check_hooks, kept_network, largest_drift, states
 from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
 from seepage.kernel.operations import Ball, row_values
 from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, grouped, most_boxes, narrowed
@@ -39,6 +39,7 @@ from seepage.kernel.statement import (
     RefusedError,
     nothing,
     refused,
+    roundings_of_records,
 )
 
 # Longest axes of what numbers may be that are cut into pieces.
@@ -76,7 +77,7 @@ def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, grou
         most = (rows[~own] @ w).abs() + boxes.reach[~own] @ (design.numbers @ w).abs() + off @ w.abs()
         there = (span.matrix @ w).abs() - span.slack @ w.abs()
         other = (most[:, None] * errors[~own]).amax(0) if len(most) else torch.zeros(()).double()
-        found += [i] if bool((there > other).any()) else []
+        found += [i] if bool((there > (1 + SAME) * other).any()) else []
     return found
 
 
@@ -193,19 +194,19 @@ def _blurs(
 
     Those ``near``, over its own rows, say what roundings on the way do to inputs and errors.
     """
-    allowed = {}
+    allowed, (summed, _) = {}, roundings_of_records(declared.records)
     for name, bias in bounds.bias.items():
         most = bounds.most(name) * declared.steps
         if near is not None:
             inputs, count = near.inputs[name], len(near.inputs[name].mid)
             moved = near.apart[name].T @ inputs.most + near.errors[name].T @ inputs.rad
-            most = most + moved / (count * ROUNDINGS * UNIT)
+            most = most + moved / (count * summed)
         allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
     blurs = {}
     for name, part in total.items():
         blurs[name] = _COARSE * part.abs().max() + UNIT
         if name in allowed:
-            blur = ROUNDINGS * UNIT * (allowed[name] + rounded_steps(declared, at[name], part))
+            blur = summed * allowed[name] + ROUNDINGS * UNIT * rounded_steps(declared, at[name], part)
             blurs[name] = blur + SMALLEST * (declared.records + 1) / abs(declared.rate or 1.0)
     return blurs
 
@@ -283,7 +284,7 @@ def _certify(
         )
     check_hooks(module)
     try:
-        module, whole = copy.deepcopy(module).float(), everything(declared)
+        given, module, whole = module, copy.deepcopy(module).float(), everything(declared)
     except RuntimeError as error:
         raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
     at = {name: part.detach().double() for name, part in parameters.items()}
@@ -291,7 +292,7 @@ def _certify(
         for name, part in at.items():
             module.get_parameter(name).copy_(part)
     fixed, grown, drift = [], 1.0, dict[str, Tensor]()
-    network = network_of(module, at, declared)
+    network = kept_network(given, module, at, declared)
     bounds_of = functools.partial(bounded, network, at, declared)
     try:
         drift = largest_drift(lambda moved: bounds_of(moved, whole), at, declared)

@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.kernel.statement import RefusedError, random_states
 
-# Types of numbers of a client's computation.
-_TYPES = (torch.float32, torch.float64, torch.bool, *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
+# Types of numbers of a client's computation: double precision is not the declared one, and short integers wrap.
+_TYPES = (torch.float32, torch.bool, torch.int64)
 
 
 class Place(NamedTuple):
@@ -28,13 +28,14 @@ class Place(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation: its name, arguments with ``Place`` for tensors of the graph, results, and their shapes."""
+    """An operation: its name, arguments with ``Place`` for tensors of the graph, results, their shapes and types."""
 
     name: str
     arguments: tuple[Any, ...]
     options: dict[str, Any]
     results: tuple[Place, ...]
     shapes: tuple[tuple[int, ...], ...]
+    kinds: tuple[torch.dtype, ...]
 
 
 class OperationGraph(NamedTuple):
@@ -72,7 +73,7 @@ def places_in(thing: object) -> list[Place]:
     return [place for part in parts for place in places_in(part)]
 
 
-# Operations whose lists are shapes, of which the first size may be the number of rows.
+# Operations whose lists are shapes, of which the first size may be the number of rows; their numbers are none.
 _FILLED = ("zeros", "ones", "full")
 _SHAPED = {
     *_FILLED,
@@ -87,11 +88,49 @@ _SHAPED = {
 }
 
 
+# Operations that make a tensor of one number, of another's shape at most.
+FILLS = {f"{how}{by}" for by in ("zeros", "ones", "full") for how in ("", "new_")}
+FILLS |= {"zeros_like", "ones_like", "full_like"}
+# Operations that add up entries, among them what there is one of for each row.
+_REDUCING = {"sum", "mean", "mm", "bmm", "addmm", "baddbmm", "native_layer_norm"}
+
+
 def same(one: Operation, other: Operation, rows: tuple[int, int] = (0, 0)) -> bool:
     """Return whether two operations of different runs are the same, with the same constants, on two numbers of rows."""
-    shapes = _alike(one.shapes, other.shapes, rows)
-    shaped = rows if one.name in _SHAPED else (0, 0)
-    return one.name == other.name and shapes and _alike(one[1:3], other[1:3], shaped, rows)
+    shapes = _alike(one.shapes, other.shapes, rows) and one.kinds == other.kinds
+    shaped, mine, others = rows if one.name in _SHAPED else (0, 0), list(one.arguments), list(other.arguments)
+    if one.name in ("full", "new_full", "slice_backward", "select_backward") and len(mine) == len(others):
+        # The number that fills a shape, or a place in it, is no size.
+        at = int(one.name != "full")
+        if not _alike(tuple(mine[at + 1 :]), tuple(others[at + 1 :]), _bounds(one.name, rows)):
+            return False
+        mine, others = mine[: at + 1], others[: at + 1]
+    arguments = _alike((tuple(mine), one.options), (tuple(others), other.options), shaped, rows)
+    return one.name == other.name and shapes and arguments
+
+
+def counts_rows(one: OperationGraph, other: OperationGraph) -> bool:
+    """Return whether the same operations, on two numbers of rows, add up or pick what depends on them alone."""
+    shapes = [
+        {place: shape for op in graph.operations for place, shape in zip(op.results, op.shapes, strict=True)}
+        for graph in (one, other)
+    ]
+    of_rows = set(one.inputs)
+    for first, second in zip(one.operations, other.operations, strict=True):
+        mine, others = (places_in((op.arguments, op.options)) for op in (first, second))
+        if of_rows & set(mine) and first.name not in FILLS:
+            of_rows |= set(first.results)
+        for place, twin in zip(mine, others, strict=True) if first.name not in FILLS else ():
+            if place in of_rows or shapes[0].get(place) == shapes[1].get(twin):
+                continue
+            if first.name in _REDUCING or (first.shapes == second.shapes and not of_rows & set(first.results)):
+                return True
+    return False
+
+
+def _bounds(name: str, rows: tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of rows where all rows are a slice."""
+    return rows if name == "slice_backward" else (0, 0)
 
 
 def _alike(one: object, other: object, shape: tuple[int, int], rows: tuple[int, int] = (0, 0)) -> bool:
@@ -191,7 +230,8 @@ class _Recorder(TorchDispatchMode):
             if thing.requires_grad or thing.untyped_storage().data_ptr() in self.stored:
                 raise RefusedError("the network uses a parameter in a way that is not followed")
             self.constants.append((thing, thing._version))
-            return thing.detach()
+            # What it holds now: its numbers may be changed where no operation shows it.
+            return thing.detach().clone()
         if isinstance(thing, (tuple, list)):
             return tuple(self.recorded(part) for part in thing)
         return {key: self.recorded(part) for key, part in thing.items()} if isinstance(thing, dict) else thing
@@ -238,16 +278,26 @@ class _Recorder(TorchDispatchMode):
         kinds |= {one for one in (*arguments, *options.values()) if isinstance(one, torch.dtype)}
         if not kinds <= set(_TYPES):
             raise RefusedError("the network computes in another precision than declared")
-        shapes = tuple(tuple(one.form.shape) for one in found)
-        self.operations.append(Operation(name, arguments, options, tuple(one.place for one in found), shapes))
+        shapes, types = tuple(tuple(one.form.shape) for one in found), tuple(one.form.dtype for one in found)
+        self.operations.append(Operation(name, arguments, options, tuple(one.place for one in found), shapes, types))
+
+
+# What shows a tensor's memory to Python or to other programs, or puts other memory in its place.
+_UNSEEN = {
+    *("numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "set_", "__setstate__"),
+    *("share_memory_", "__cuda_array_interface__", "swap_tensors", "from_numpy", "frombuffer"),
+}
 
 
 class _Unchecked(TorchFunctionMode):
-    """Writes codes as entries of 0 and 1 without a look at their values."""
+    """Refuses what no operation shows; writes codes as entries of 0 and 1 without a look at their values."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation."""
-        if getattr(func, "__name__", "") != "one_hot":
+        name, kind = getattr(func, "__name__", ""), getattr(getattr(func, "__self__", None), "__name__", "")
+        if name in _UNSEEN or kind in _UNSEEN or (name == "__set__" and kind in ("data", "grad")):
+            raise RefusedError(f"the network uses {kind if name == '__set__' else name}, which no operation shows")
+        if name != "one_hot":
             return func(*args, **(kwargs or {}))
         options = dict(zip(("tensor", "num_classes"), args, strict=False)) | (kwargs or {})
         codes, width = options["tensor"], options.get("num_classes", -1)
@@ -263,7 +313,7 @@ def traced(
 
     ``parameters`` are the tensors, by name, whose values are not fixed; all others are constants.
     """
-    recorder, before = _Recorder(parameters), random_states()
+    recorder, before = _Recorder(parameters), _surroundings(parameters)
     inputs = [recorder.entered(shape, torch.float32) for shape in shapes]
     try:
         with torch.enable_grad(), recorder, _Unchecked():
@@ -274,11 +324,20 @@ def traced(
     except Exception as error:  # A user's module may raise anything.
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise RefusedError(f"the network cannot be followed ({why})") from error
-    if random_states() != before:
+    after = _surroundings(parameters)
+    if after[0] != before[0]:
         raise RefusedError("the network draws random numbers")
+    if after != before:
+        raise RefusedError("the network changes its parameters, or the precision of products, as it is run")
     if any(one._version != version for one, version in recorder.constants):
         raise RefusedError("the network changes a constant in place that it used before")
     return OperationGraph(recorder.operations, [one.place for one in inputs], recorder.parameters, found, shapes[0][0])
+
+
+def _surroundings(parameters: Mapping[str, Tensor]) -> tuple[object, ...]:
+    """Return what a run must not change: states of random numbers, parameters' memory, the precision of products."""
+    memory = [(part.data_ptr(), part._version) for part in parameters.values()]
+    return random_states(), memory, torch.get_float32_matmul_precision(), torch.get_default_dtype()
 
 
 def _tensors(thing: Any) -> list[Tensor]:
