@@ -54,6 +54,7 @@ from seepage.devices import keep_freed_memory
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining
 from seepage.models.model import Model
+from seepage.seeds import seeded
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import GradientView, Knowledge, UpdateView, View
@@ -701,6 +702,121 @@ def rewritten(draw: Draw) -> Victim:
     return victim
 
 
+def equal_units(draw: Draw) -> Victim:
+    """Units of a layer that are all alike, so that sums of many equal terms round one way; rows that are alike, too."""
+    wide = draw.chance(0.15)
+    widths = [draw.whole(100, 1500) if wide else draw.whole(8, 40) for _ in range(draw.of((1, 2, 2)))]
+    victim = plain(draw, widths=widths, most=2 if wide else 32, share=1.0)
+    layers = [part for part in victim.model.module.modules() if isinstance(part, nn.Linear)]
+    with torch.no_grad():
+        for layer in layers[: draw.whole(1, len(layers))]:
+            like, times = layer.weight[:1].clone(), draw.of((0.0, 0.0, 1e-6, 1e-3, 0.3))
+            rest = times * layer.weight
+            layer.weight.copy_((like.abs() if draw.chance(0.5) else like) + rest)
+            if draw.chance(0.5) and layer is not layers[0]:
+                layer.weight.copy_(like[:, :1] + rest)
+    if draw.chance(0.5) and len(victim.cells) > 2:
+        same = draw.mask(len(victim.cells), 0.7)
+        victim.cells[same] = victim.cells[0].clone()
+        victim.labels[same] = victim.labels[0]
+    return victim
+
+
+def tiny(draw: Draw) -> Victim:
+    """Messages as small as single precision has numbers for, and smaller; rates and steps that leave no digits."""
+    victim = plain(draw, most=4)
+    layers = [part for part in victim.model.module.modules() if isinstance(part, nn.Linear)]
+    with torch.no_grad():
+        for layer in layers[1:] or layers:
+            layer.weight *= 10 ** draw.real(-20, 0)
+        if draw.chance(0.3):
+            layers[0].weight *= 10 ** draw.real(-30, 0)
+            layers[0].bias *= 10 ** draw.real(-30, 0)
+    if draw.chance(0.3):
+        victim.steps, victim.rate = draw.whole(1, 3), 10 ** draw.real(-12, -1)
+    return victim
+
+
+# What a hidden layer's units go through, and what changes errors on their way back.
+ODD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "turned": lambda hidden, weight: (weight @ hidden.t()).t(),
+    "bias by row": lambda hidden, weight: torch.addmm(weight[0, :1].expand(len(hidden)), weight, hidden.t()).t(),
+    "bias by output": lambda hidden, weight: torch.addmm(weight[:, :1], weight, hidden.t()).t(),
+    "bias of rows": lambda hidden, weight: torch.addmm(torch.arange(len(hidden)) / len(hidden), weight, hidden.t()).t(),
+    "matrices": lambda hidden, weight: torch.bmm(weight.expand(len(hidden), -1, -1), hidden[:, :, None])[:, :, 0],
+    "one matrix": lambda hidden, weight: torch.bmm(hidden[None], weight[None])[0],
+    "norm": lambda hidden, weight: functional.layer_norm(hidden, hidden.shape[1:]),
+    "far norm": lambda hidden, weight: functional.layer_norm(hidden + 1e4 * weight[0, 0], hidden.shape[1:]),
+    "mean of a norm": lambda hidden, weight: (
+        hidden + torch.native_layer_norm(hidden, hidden.shape[1:], None, None, 1e-5)[1]
+    ),
+    "inverse": lambda hidden, weight: torch.reciprocal(hidden.abs() + 0.1),
+    "quotient": lambda hidden, weight: hidden / (1 + hidden.square()),
+    "cube": lambda hidden, weight: hidden**3,
+    "cut": lambda hidden, weight: functional.hardtanh(hidden, -0.1, 0.1),
+    "step": lambda hidden, weight: hidden * (hidden > 0.1).float(),
+    "steps": lambda hidden, weight: torch.where((hidden > 0.1) & (hidden < 0.5), hidden, -hidden),
+    "sign": lambda hidden, weight: hidden * hidden.sign(),
+    "largest": lambda hidden, weight: torch.maximum(hidden, hidden.flip(1)),
+    "gates": lambda hidden, weight: functional.glu(torch.cat([hidden, hidden @ weight], 1), 1),
+    "bytes": lambda hidden, weight: hidden * ((hidden > 0).to(torch.uint8) * 200 + 100).float(),
+    "exp": lambda hidden, weight: hidden.clamp(max=5).exp(),
+    "log": lambda hidden, weight: torch.log1p(hidden.abs()),
+    "roots": lambda hidden, weight: (hidden.abs() + 0.01).sqrt(),
+    "own derivative": lambda hidden, weight: (
+        hidden + torch.autograd.grad(torch.tanh(hidden).sum(), hidden, create_graph=True)[0]
+    ),
+}
+HOOKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "twice": lambda error: 2 * error,
+    "moved": lambda error: error + 1e-3,
+    "squared": lambda error: error * error,
+    "clamped": lambda error: error.clamp(-1e-2, 1e-2),
+    "signs": torch.sign,
+    "positive": lambda error: error.clamp(min=0),
+    "normed": lambda error: error / (error.norm(dim=1, keepdim=True) + 1e-6),
+    "where": lambda error: torch.where(error > 0, error, 0.1 * error),
+    "rows": lambda error: error - error.mean(0),
+    "tanh": torch.tanh,
+    "turned": lambda error: error.flip(1),
+}
+
+
+class Odd(nn.Module):
+    """Two affine layers with an operation between them that few networks have, or that changes errors."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, operation: str, hook: str) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(inputs, width), nn.Linear(width, width)
+        self.last = nn.Linear(width, outputs)
+        self.operation, self.hook = operation, hook
+        self.register_buffer("weight", torch.randn(width, width) / width**0.5)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        hidden = self.first(rows)
+        if self.operation:
+            hidden = ODD[self.operation](hidden, self.get_buffer("weight"))
+        hidden = self.second(torch.tanh(hidden))
+        if self.hook and hidden.requires_grad:
+            hidden.register_hook(HOOKS[self.hook])
+        return self.last(functional.relu(hidden))
+
+
+def odd_operations(draw: Draw) -> Victim:
+    """Operations that few networks have, and hooks that change errors on their way back, linear ones and others."""
+    victim = plain(draw, widths=[draw.whole(8, 24)], most=8)
+    operation = draw.of(list(ODD)) if draw.chance(0.6) else ""
+    hook = draw.of(list(HOOKS)) if not operation or draw.chance(0.2) else ""
+    module = victim.model.module
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    made = seeded(
+        lambda: Odd(layers[0].in_features, layers[0].out_features, layers[-1].out_features, operation, hook), draw.seed
+    )
+    victim.model = Model(made, victim.model.head, "odd")
+    return victim
+
+
 # Recipes and messages that are not what is declared.
 
 
@@ -966,6 +1082,9 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "rewritten": (2, rewritten),
     "number of rows": (2, number_of_rows),
     "regression": (2, regression),
+    "equal units": (2, equal_units),
+    "odd operations": (2, odd_operations),
+    "tiny": (1, tiny),
     "pairs": (3, pairs),
     "near copies": (3, near_copies),
     "copies": (3, copies),
@@ -982,7 +1101,7 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "large": (6, large),
 }
 # Forms that cost more than a second a victim, or that matter most, are drawn so often in a round.
-OFTEN = {"pairs": 4, "clipped": 2, "near copies": 2, "one record": 2}
+OFTEN = {"pairs": 4, "clipped": 2, "near copies": 2, "one record": 2, "odd operations": 4, "equal units": 2}
 ROUND = [form for form in FORMS for _ in range(OFTEN.get(form, 1)) if form != "large"]
 
 
@@ -1176,7 +1295,8 @@ def outcome(form: str, seed: int, attack_share: float = 0.02) -> Outcome:
         for one, cells, labels in witnesses(draw, victim, message)
     ]
     # Rewritten networks may have no derivatives for a descent.
-    usual = declared.defense == "none" and declared.precision == "float32" and form not in ("by batch", "rewritten")
+    usual = declared.defense == "none" and declared.precision == "float32"
+    usual = usual and form not in ("by batch", "rewritten", "odd operations")
     if draw.chance(attack_share) and usual and declared.records <= 16 and declared.head != "regression":
         victim = replace(victim, tolerance=None)
         # Attacks refuse gradients whose squares single precision cannot hold.

@@ -80,9 +80,38 @@ class Client(nn.Module):
         return self.layers(torch.cat(parts, 1))
 
 
+class Counting(nn.Module):
+    """A client part that multiplies its activations by what depends on the number of rows, or changes errors."""
+
+    def __init__(self, inner: nn.Module, how: str) -> None:
+        super().__init__()
+        self.inner, self.how = inner, how
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        """Return the outputs."""
+        size, how = len(cut), self.how
+        if how == "filled":
+            cut = cut * cut.new_full((1, 1), 1 + size / 16)
+        elif how == "added up":
+            cut = cut * (1 + torch.ones(size).sum() / 16)
+        elif how == "a product":
+            cut = cut * (cut.new_ones(1, size) @ cut.new_ones(size, 1)) / 16
+        elif how == "full batch":
+            cut = cut * (2.0 if size in (16, 32, 50) else 1.0)
+        elif how == "place":
+            cut = cut * (1 + torch.arange(size)[:, None] / size)
+        elif cut.requires_grad:
+            cut = cut * 1.0
+            change = {"squared": lambda e: e * e.abs(), "twice": lambda e: 2 * e, "signs": torch.sign}[how]
+            cut.register_hook(change)
+        return self.inner(cut, cells)
+
+
 def drawn(draw: np.random.Generator, form: str) -> tuple[SplitModel, Table]:
     """Return a table with rare categories and a network of two parts that was trained on it for a moment."""
-    regression = form in ("huber", "scaled_error") or (form in ("mean", "sum", "fp16", "noise") and draw.random() < 0.2)
+    regression = form in ("huber", "scaled_error", "one_output") or (
+        form in ("mean", "sum", "fp16", "noise") and draw.random() < 0.2
+    )
     two = form == "pos_weight" or (not regression and draw.random() < 0.5)
     rows, private = int(draw.choice([100, 200, 400])), int(draw.integers(2, 5))
     columns: list[Column] = []
@@ -129,7 +158,9 @@ def drawn(draw: np.random.Generator, form: str) -> tuple[SplitModel, Table]:
         int(draw.choice([2, 4])) if draw.random() < 0.5 else None,
         0.2 if form == "dropout" else 0.0,
     )
-    model = SplitModel(Server(3, cut), client, schema, tuple(own), head, "drawn")
+    ways = ("filled", "added up", "a product", "full batch", "place", "squared", "twice", "signs")
+    part = Counting(client, str(draw.choice(ways))) if form == "counting" else client
+    model = SplitModel(Server(3, cut), part, schema, tuple(own), head, "drawn")
     theirs, mine = model.scaled(table.cells, model.public), model.scaled(table.cells, model.private)
     labels = for_loss(target, table.labels)
     parts = [p for p in [*model.server.parameters(), *client.parameters()] if p.requires_grad]
@@ -182,7 +213,7 @@ def answered(model: SplitModel, table: Table, form: str, draw: np.random.Generat
         cut = model.server(theirs)
     client = model.client.train(form == "dropout")
     loss = loss_of(form, model, table.labels, draw)
-    half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(form)
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16, "double": torch.float64}.get(form)
     mixed = torch.bfloat16 if draw.random() < 0.5 else torch.float16
     held, scale = [], 2.0 ** int(draw.integers(0, 14)) if form in ("amp", "fp16") else 1.0
     for some in torch.arange(len(table)).split(batch):
@@ -211,9 +242,10 @@ def answered(model: SplitModel, table: Table, form: str, draw: np.random.Generat
         else:
             bound = float(gradient.abs().amax(1).quantile(share))
             gradient = gradient.clamp(-bound, bound)
-    elif form in ("noise", "declared_noise"):
+    elif form in ("noise", "declared_noise", "one_output"):
         bound = float(norms.median())
-        strength = float(draw.choice([1e-2, 1e-3, 1e-4] if form == "noise" else [1e-2, 0.1]))
+        sizes = {"declared_noise": [1e-2, 0.1], "one_output": [0.2, 0.05, 1e-2, 1e-3]}
+        strength = float(draw.choice(sizes.get(form, [1e-2, 1e-3, 1e-4])))
         gradient = gradient + strength * bound * noise
         known = KnownCut(strength, clips=True) if form == "declared_noise" else known
     elif form == "adam":
@@ -232,7 +264,7 @@ def answered(model: SplitModel, table: Table, form: str, draw: np.random.Generat
 FORMS = (
     *("mean", "sum", "wrong_batch", "fp16", "bf16", "amp", "int8", "label_smoothing", "focal", "pos_weight"),
     *("class_weights", "noise", "declared_noise", "dropout", "clipping", "adam", "sparsified", "other_weights"),
-    *("huber", "scaled_error"),
+    *("huber", "scaled_error", "one_output", "counting", "double"),
 )
 
 

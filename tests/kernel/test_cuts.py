@@ -6,7 +6,6 @@ import copy
 import importlib.util
 import itertools
 import math
-from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -17,8 +16,7 @@ from torch.nn import functional
 
 from seepage import kernel
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify_cut, cuts
-from seepage.kernel.intervals import Ball
-from seepage.kernel.roundings import followed
+from seepage.kernel.operations import Ball
 from seepage.seeds import seeded
 
 COLUMNS = (
@@ -193,7 +191,7 @@ def test_a_few_misfits_are_left_out_and_a_transcript_is_judged_as_one() -> None:
 
 
 def test_an_operation_without_a_bound_and_a_client_that_draws_are_refused() -> None:
-    for bend, doubt in ((nn.Softsign(), "is not bounded"), (nn.Dropout(), "draws random numbers")):
+    for bend, doubt in ((nn.Softmax(1), "is not bounded"), (nn.Dropout(), "draws random numbers")):
         one = setting(bend=bend)
         found = proof(one, returned(one))
         assert not found.cells.any()
@@ -388,14 +386,9 @@ def test_bounds_hold_what_single_precision_does_and_are_not_loose() -> None:
         one = setting(bend=bend)
         cells = one.codes.float() / torch.tensor([1.0, 1.0, 4.0])
 
-        def run(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
-            received = received.detach().requires_grad_()
-            outputs = client(received, private)
-            return outputs, torch.autograd.grad(outputs[:, 0].sum(), received)[0]
-
-        client = copy.deepcopy(one.client).double().requires_grad_(False)
-        bounds = followed(partial(run, client), one.sent.double(), cells.double())
-        for got, ball in zip(run(one.client, one.sent, cells), bounds(one.sent.double(), cells.double()), strict=True):
+        client = copy.deepcopy(one.client).requires_grad_(False)
+        bounds = cuts.followed(client, (CUT, 3, 3), (RECORDS,))(one.sent.double(), cells.double())
+        for got, ball in zip(cuts._run(one.client, one.sent, cells), bounds, strict=True):
             off = (got.detach().double() - ball.mid).abs()
             assert bool((off <= ball.rad).all())
             assert float(ball.rad.norm() / ball.mid.norm()) < 2e-3
@@ -436,8 +429,8 @@ def test_a_value_that_is_left_out_of_the_search_makes_a_certificate_false(monkey
     assert not proof(one, returned(one), cells=witness).cells[wrong, 0].any()
     listed = cuts._values  # pyright: ignore[reportPrivateUsage]
 
-    def without_last(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        values, own = listed(column, dtype)
+    def without_last(column: EncodedColumn) -> tuple[Tensor, Tensor]:
+        values, own = listed(column)
         return (values[:2], own[:2]) if column.name == "a" else (values, own)
 
     monkeypatch.setattr(cuts, "_values", without_last)

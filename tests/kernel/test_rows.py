@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seepage.kernel.intervals import Boxes
+from seepage.kernel.boxes import Boxes
 from seepage.kernel.rows import boxes_in, grouped
 from seepage.kernel.spans import Design, LayerSpan
 from seepage.kernel.statement import Declaration, EncodedColumn

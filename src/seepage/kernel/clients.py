@@ -1,20 +1,27 @@
-"""Bounds of a client's computation: inputs, errors and derivatives of each layer over sets of rows."""
+"""A client's network as a graph: which layers see each record once, and bounds of inputs and errors over sets of rows.
+
+The graph is that of the client's own computation of outputs and, for errors e at the outputs, of the derivatives by all
+parameters. A layer z = W v + b that sees each record once is seen in it: the derivative by W is literally the product
+e^T v of two tensors with a row for each record, and that by b the sum of the same e. Where a weight is shared, tied or
+computed from another tensor, it is not.
+"""
 
 from __future__ import annotations
 
-import copy
 import random
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.kernel.graphs import RunGraph, check_same
-from seepage.kernel.intervals import BLUR, ROW, Ball, Boxes, Trace, Value, everything
+from seepage.kernel.boxes import Boxes
+from seepage.kernel.operations import Ball, Evaluator, Value, constant, errors_of_outputs, row_values
 from seepage.kernel.statement import (
+    HUGE,
     ROUNDINGS,
     SAME,
     SEED,
@@ -24,10 +31,12 @@ from seepage.kernel.statement import (
     one_hot,
     random_states,
 )
+from seepage.kernel.tracing import Operation, OperationGraph, Place, places_in, same, traced
 
-_BY_NUMBER = "the network computes something that depends on the number of rows"
 # Numbers of a temporary, and magnitude of what is used of inputs.
 _NUMBERS, _NOTHING = 2**24, 1e-25
+# Operations that show a tensor in another form, and those that turn a matrix.
+_SHOWN, _TURNED = {"view", "detach", "alias", "_unsafe_view", "clone", "lift_fresh"}, {"t", "permute", "transpose"}
 
 
 class Bounds(NamedTuple):
@@ -60,27 +69,206 @@ class Bounds(NamedTuple):
         return torch.where(most > _NOTHING, most, torch.inf)
 
 
+class TracedLayer(NamedTuple):
+    """A layer that sees each record once.
+
+    Attributes:
+        bias: name of its bias; None without one.
+        entering, error: places of its inputs, and of the errors behind it, with a row for each record.
+        last: whether its errors are those at the outputs.
+        early: whether no parameter stands before it.
+    """
+
+    bias: str | None
+    entering: Place
+    error: Place
+    last: bool
+    early: bool
+
+
+class ClientNetwork(NamedTuple):
+    """A client's network on its own number of rows.
+
+    Attributes:
+        graph: outputs and derivatives by parameters, of rows and of errors at the outputs.
+        outputs: place of the outputs, and their number.
+        layers: layers that see each record once, by the name of their weight.
+        parameters: names of all parameters of the message.
+        inside, behind: operations up to the layers' inputs, and to their errors and the outputs.
+    """
+
+    graph: OperationGraph
+    outputs: Place
+    width: int
+    layers: dict[str, TracedLayer]
+    inside: list[Operation]
+    behind: list[Operation]
+
+    def evaluated(
+        self, at: Mapping[str, Tensor], drift: Mapping[str, Tensor], rows: Value, errors: bool
+    ) -> Mapping[Place, Value]:
+        """Return values of layers' inputs, and with ``errors`` of outputs and of derivatives (output, set, unit)."""
+        back, row = self.graph.inputs
+        known = {row: rows}
+        for name, place in self.graph.parameters.items():
+            fixed = at[name].detach().double()
+            known[place] = constant(fixed, drift.get(name, torch.zeros_like(fixed)) + (fixed.float() - fixed).abs())
+        found = Evaluator(self.graph, known).run(self.inside)
+        if errors:
+            found.values[back] = errors_of_outputs(self.width)
+            found.run(self.behind)
+        for name, layer in self.layers.items():
+            value = found.values[layer.entering]
+            each = [value, *([found.values[layer.error]] if errors else [])]
+            if any((one.axis, one.dims, one.fold) != (0, 1, 0) for one in each):
+                raise RefusedError(f"the layer {name} does not see each record once")
+            # Sums of magnitudes are bounded with it, by their roundings.
+            if not bool((value.most < HUGE).all()):
+                raise RefusedError("numbers of the network may be too large for single precision")
+        return found.values
+
+
+# The last graph of each network, with what it was made of.
+_KEPT: weakref.WeakKeyDictionary[nn.Module, tuple[object, ClientNetwork]] = weakref.WeakKeyDictionary()
+
+
+def kept_network(module: nn.Module, copied: nn.Module, names: Iterable[str], declared: Declaration) -> ClientNetwork:
+    """Return a network's graph, which is made of its copy in single precision, and made anew where anything changed.
+
+    A graph does not depend on the values of named parameters. All else that belongs to the network is compared, and
+    ``states`` beside it; what a run depends on beyond these is none of the network's own, see docs/verify.md.
+    """
+    shapes = {name: tuple(copied.get_parameter(name).shape) for name in names}
+    others = [(name, part) for name, part in copied.named_parameters(remove_duplicate=False) if name not in shapes]
+    shared = [name for name, _ in copied.named_parameters()]
+    calls = [
+        (name, key, id(value), [id(one) for one in value.values()] if isinstance(value, dict) else [])
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if callable(value) or isinstance(value, dict)
+    ]
+    surroundings = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    made_of = (
+        [(name, type(part)) for name, part in module.named_modules()], calls, states(copied)[:2], shapes, shared,
+        [(name, part.detach().flatten().tolist()) for name, part in others], surroundings,
+        (declared.records, len(declared.layout.mean)),
+    )  # fmt: skip
+    if module not in _KEPT or _KEPT[module][0] != made_of:
+        _KEPT[module] = made_of, network_of(copied, shapes, declared)
+    for name in shapes:
+        copied.get_parameter(name).requires_grad_()
+    return _KEPT[module][1]
+
+
+def network_of(module: nn.Module, names: Iterable[str], declared: Declaration) -> ClientNetwork:
+    """Return a network, in single precision and with its own parameters, as a graph on the declared number of rows."""
+    parameters = {name: module.get_parameter(name) for name in names}
+    for part in parameters.values():
+        part.requires_grad_()
+    shape, before, widths = (declared.records, len(declared.layout.mean)), states(module), list[int]()
+
+    def run(errors: Tensor, rows: Tensor) -> Sequence[Tensor]:
+        outputs = module(rows)
+        if not isinstance(outputs, Tensor) or outputs.dim() != 2 or len(outputs) != len(rows):
+            raise RefusedError("the outputs of the network are not a row for each record")
+        widths.append(outputs.shape[1])
+        if errors.shape != outputs.shape:
+            return [outputs]
+        asked = list(parameters.values())
+        found = torch.autograd.grad(outputs, asked, errors, allow_unused=True, materialize_grads=True)
+        return [outputs, *found]
+
+    first = traced(run, [(declared.records, 0), shape], parameters)
+    graph = traced(run, [(declared.records, widths[0]), shape], parameters)
+    if states(module) != before:
+        raise RefusedError("the network draws random numbers, or remembers its runs")
+    if not all(map(same, first.operations, graph.operations)) or len(first.results) != 1:
+        raise RefusedError("the network computes something else at another time")
+    outputs, *slopes = graph.results
+    if not isinstance(outputs, Place):
+        raise RefusedError("the outputs of the network are not followed from its rows")
+    layers = _layers(graph, dict(zip(parameters, slopes, strict=True)), {n: p.shape for n, p in parameters.items()})
+    entering, errors = ([getattr(one, part) for one in layers.values()] for part in ("entering", "error"))
+    return ClientNetwork(graph, outputs, widths[0], layers, graph.before(*entering), graph.before(outputs, *errors))
+
+
+def _layers(
+    graph: OperationGraph, slopes: Mapping[str, object], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, TracedLayer]:
+    """Return the layers whose derivatives are products of errors and inputs, by the name of their weight."""
+    made = {place: operation for operation in graph.operations for place in operation.results}
+    depends: dict[Place, set[Place]] = {}
+    for operation in graph.operations:
+        before = {*places_in((operation.arguments, operation.options))}
+        every = before.union(*(depends.get(place, set()) for place in before))
+        depends |= dict.fromkeys(operation.results, every)
+    back, row = graph.inputs
+
+    def shown(thing: object, turns: bool = False) -> tuple[object, bool]:
+        """Return what a tensor shows, and whether it is turned."""
+        turned = False
+        while isinstance(thing, Place) and thing in made:
+            operation = made[thing]
+            if operation.name in _TURNED and turns and len(operation.shapes[0]) == 2:
+                if operation.name == "permute" and tuple(operation.arguments[1]) not in ((1, 0), (-1, -2)):
+                    break
+                turned = not turned
+            elif operation.name not in _SHOWN or (turns and operation.name in ("view", "_unsafe_view")):
+                break
+            thing = operation.arguments[0]
+        return thing, turned
+
+    def behind(place: object) -> bool:
+        return isinstance(place, Place) and (place == back or back in depends.get(place, ()))
+
+    sums = dict[str, tuple[object, bool]]()
+    for name, slope in slopes.items():
+        place, _ = shown(slope)
+        operation = made.get(place) if isinstance(place, Place) else None
+        whole = operation is not None and operation.name == "sum" and tuple(operation.arguments[1:2]) == ((0,),)
+        if whole and operation is not None and len(shapes[name]) == 1:
+            sums[name] = shown(operation.arguments[0], turns=True)
+    found, taken = dict[str, TracedLayer](), set[str | None]()
+    for name, slope in slopes.items():
+        place, turned = shown(slope, turns=True)
+        operation = made.get(place) if isinstance(place, Place) else None
+        if operation is None or operation.name != "mm" or len(shapes[name]) != 2:
+            continue
+        one, two = (shown(part, turns=True) for part in operation.arguments)
+        # (a b)^T = b^T a^T, and the rows are the inner axis.
+        (one, first), (two, second) = ((two[0], not two[1]), (one[0], not one[1])) if turned else (one, two)
+        if not first or second or not behind(one) or behind(two):
+            continue
+        if not isinstance(one, Place) or not isinstance(two, Place):
+            continue
+        inner = {*depends.get(two, ()), two}
+        if row not in inner:
+            continue
+        bias = next((b for b, error in sums.items() if error == (one, False) and b not in taken), None)
+        taken.add(bias)
+        early = not inner & set(graph.parameters.values())
+        found[name] = TracedLayer(bias, two, one, one == back, early)
+    return found
+
+
 def bounded(
-    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor],
-    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, graph: RunGraph | None = None,
-    seen: Tensor | None = None,
+    network: ClientNetwork, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor], boxes: Boxes,
+    errors: bool = True, moves: Tensor | None = None, seen: Tensor | None = None,
 ) -> Bounds:  # fmt: skip
-    """Return bounds of a client's computation on rows in boxes; what is not bounded, or not in its own run, is refused.
+    """Return bounds of a client's computation on rows in boxes.
 
     Args:
         drift: largest change of each parameter over local steps.
         moves: directions (direction, entry) by which derivatives of inputs are wanted.
-        graph: operations of the client's own run, see ``steady``.
         seen: errors at the outputs (output), where they are known.
     """
     if not len(boxes.codes):
         raise RefusedError("no row of the declared columns lies in what the message spans")
-    units = sum(p.shape[0] if p.dim() else 1 for p in at.values())
-    sources = 2 + errors * units + (0 if moves is None else len(moves))
+    sources = 3 + 2 * errors * network.width + (0 if moves is None else len(moves))
     most = max(3, _NUMBERS // (sources * max(p.shape[-1] for p in at.values() if p.dim())))
     if len(boxes.codes) > most:
         every = torch.arange(len(boxes.codes)).split(most)
-        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, graph, seen) for some in every]
+        parts = [bounded(network, at, declared, drift, boxes.some(some), errors, moves, seen) for some in every]
         join = lambda balls: Ball(*(torch.cat(many, -2) for many in zip(*balls, strict=True)))  # noqa: E731
         return parts[0]._replace(
             inputs={name: join([part.inputs[name] for part in parts]) for name in parts[0].inputs},
@@ -89,168 +277,33 @@ def bounded(
             errors={name: torch.cat([part.errors[name] for part in parts]) for name in parts[0].errors},
             apart={name: torch.cat([part.apart[name] for part in parts]) for name in parts[0].apart},
         )
-    row = boxes.encoded(declared)
-    count, sets = len(row.mid), max(3, len(row.mid))
-    row = Ball(*(torch.cat([part, part[:1].expand(sets - count, -1)]) for part in row))
-    exact = boxes.encoded(declared, rounded=False)
-    rounded = torch.cat([row.rad[:count] - exact.rad, torch.zeros(sets - count, row.rad.shape[1])])
-    trace, value = _traced(module, at, drift, row, rounded, errors, moves)
-    if graph is not None:
-        check_same(graph, trace.graph, _BY_NUMBER)
-    found = Bounds({}, {}, {}, {}, {}, {}, set())
-    for name, layer in trace.layers.items():
-        if {name, layer.bias} & trace.shared or (errors and name not in value.slopes):
-            continue
-        extend = lambda t, one, wide=int(layer.bias is not None): functional.pad(t, (0, wide), value=one)  # noqa: E731
-        found.inputs[name] = Ball(
-            *(extend(part[:count], one) for part, one in zip(layer.entering.value, (1.0, 0.0), strict=True))
-        )
-        found.bias[name] = layer.bias
-        found.blurs[name] = extend(layer.entering.slopes[BLUR].rad[0, :count], 0.0)
-        if ROW in layer.entering.slopes:
-            slope = layer.entering.slopes[ROW]
-            found.slopes[name] = Ball(*(extend(part[:, :count], 0.0) for part in slope))
-            if set(layer.entering.slopes) == {ROW, BLUR} and bool(
-                (slope.rad <= SAME * 100 * slope.mid.abs().amax()).all()
-            ):
+    row, exact = boxes.encoded(declared), boxes.encoded(declared, rounded=False)
+    values = network.evaluated(at, drift, row_values(row, row.rad - exact.rad, moves), errors)
+    count, found = len(row.mid), Bounds({}, {}, {}, {}, {}, {}, set())
+    for name, layer in network.layers.items():
+        value, wide = values[layer.entering], int(layer.bias is not None)
+        extend = lambda t, one, wide=wide: functional.pad(t, (0, wide), value=one)  # noqa: E731
+        found.inputs[name] = Ball(extend(value.mid, 1.0), extend(value.rad, 0.0))
+        found.bias[name], found.blurs[name] = layer.bias, extend(value.blur, 0.0)
+        if moves is not None:
+            slope = value.slope or Ball(*(torch.zeros(len(moves), *value.mid.shape).double() for _ in range(2)))
+            found.slopes[name] = Ball(*(extend(t, 0.0).expand(-1, count, -1) for t in slope))
+            if layer.early and bool((slope.rad <= SAME * 100 * slope.mid.abs().amax()).all()):
                 found.affine.add(name)
         if errors:
-            slope, most_error, most_apart = value.slopes[name], torch.zeros(()), torch.zeros(())
-            known = seen is not None and [(Ball(seen, off := ROUNDINGS * UNIT * seen.abs()), off)]
-            for error, spread in known or errors_at(declared, value.value):
-                reach = (slope.mid.abs() * error.rad + slope.rad * error.most.clamp(min=SEED)).sum(2)
-                most_error = torch.maximum(most_error, (slope.mid * error.mid).sum(2).abs() + reach)
-                own = slope.mid.abs() * spread + slope.rad * error.most.clamp(min=SEED)
-                most_apart = torch.maximum(most_apart, own.sum(2))
-            found.errors[name], found.apart[name] = most_error.T[:count], most_apart.T[:count]
+            slope, most_error, most_apart = values[layer.error], torch.zeros(()), torch.zeros(())
+            large = 1 + 2 * values[network.outputs].most.amax(1, keepdim=True)
+            known = seen is not None and [(Ball(seen[None], off := ROUNDINGS * UNIT * seen[None].abs()), off)]
+            for error, spread in known or errors_at(declared, values[network.outputs].ball):
+                by = lambda part: part.T[..., None]  # noqa: E731
+                # What rounds a chance near 1, more so of large outputs, may be more than the error that it leaves.
+                far = error.rad + large * (spread - error.rad).clamp(min=0)
+                lost = slope.rad * by((error.mid.abs() + far).clamp(min=SEED))
+                reach = (slope.mid.abs() * by(far) + lost).sum(0)
+                most_error = torch.maximum(most_error, (slope.mid * by(error.mid)).sum(0).abs() + reach)
+                most_apart = torch.maximum(most_apart, (slope.mid.abs() * by(spread) + lost).sum(0))
+            found.errors[name], found.apart[name] = (t.expand(count, -1) for t in (most_error, most_apart))
     return found
-
-
-def _traced(
-    module: nn.Module, at: Mapping[str, Tensor], drift: Mapping[str, Tensor], row: Ball, rounded: Tensor, errors: bool,
-    moves: Tensor | None, single: bool = False, masked: bool = False,
-) -> tuple[Trace, Value]:  # fmt: skip
-    """Run a network on sets of rows and return what was seen of it, and the bounds of its outputs.
-
-    In ``single`` precision, all that it does is watched, and what it computes is compared with its bounds.
-    """
-    sets = len(row.mid)
-    same = lambda part: part[:, None].expand(-1, sets, -1)  # noqa: E731
-    # As in training: hooks and the like show where derivatives are asked for.
-    kind = torch.float32 if single else torch.float64
-    at = {name: part.detach().to(kind).requires_grad_() for name, part in at.items()}
-    trace, entered = Trace(at, module, drift, sets, errors, single, masked), row.mid.to(kind, copy=True)
-    slopes = {BLUR: Ball(torch.zeros_like(rounded)[None], rounded[None])}
-    slopes |= {} if moves is None else {ROW: Ball(same(moves), same(torch.zeros_like(moves)))}
-    trace.enter(entered, Value(row, slopes))
-    with torch.enable_grad(), trace.below or nullcontext(), trace:
-        outputs = _run(module, at, entered)
-    value = trace.of(outputs)
-    if value is None or outputs.dim() != 2:
-        raise RefusedError("the outputs of the network are not followed from its rows")
-    trace.near(outputs, value)
-    trace.record("return", outputs)
-    return trace, value
-
-
-def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor:
-    """Return the outputs of a network in double precision."""
-    try:
-        return torch.func.functional_call(module, dict(at), (entered,))
-    except RefusedError:
-        raise
-    except Exception as error:  # A module may raise anything.
-        why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise RefusedError(f"the network cannot be followed in double precision ({why})") from error
-
-
-def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> RunGraph:
-    """Return the operations of a client's run on exactly its number of rows; refuse what is no function of a row.
-
-    What is bounded later is the same graph, whatever number of rows it is run on. Here it is compared with that of more
-    rows, of single precision, and of a network whose own parts are in training, or are not.
-    """
-    row, runs = everything(declared).encoded(declared), []
-    before, many = states(module), 2 * declared.records + 3
-    for sets in (declared.records, many):
-        _run(module, at, row.mid.expand(sets, -1).clone())
-    if states(module) != before:
-        raise RefusedError("the network draws random numbers, or remembers its runs")
-
-    def traced(sets: int, masked: bool = False) -> tuple[Trace, Value]:
-        rows = Ball(*(part.expand(sets, -1) for part in row))
-        return _traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None, masked=masked)
-
-    runs = [traced(sets) for sets in (declared.records, many)]
-    outputs = torch.cat([value.value.mid for _, value in runs])
-    apart = (outputs - outputs[:1]).abs() > SAME * outputs.abs().max()
-    (few, _), (more, _) = runs
-    check_same(few.graph, more.graph, _BY_NUMBER)
-    if bool(apart.any()):
-        raise RefusedError("the network computes something else at another time or place")
-    some = declared.rows(some_cells(declared, declared.records)).float().double()
-    none, client = torch.zeros_like(some), copy.deepcopy(module).float()
-    once, _ = _traced(client, at, {}, Ball(some, none), none, False, None, single=True)
-    check_same(few.graph, once.graph, "the network computes something else in single precision")
-    parts = [part for part in module.modules() if not type(part).__module__.startswith("torch.")]
-    modes = [part.training for part in parts]
-    masked, _ = traced(declared.records, masked=True)
-    try:
-        for part in parts:
-            part.training = not part.training
-        turned, _ = traced(declared.records, masked=True)
-    finally:
-        for part, mode in zip(parts, modes, strict=True):
-            part.training = mode
-    check_same(masked.graph, turned.graph, "the network computes something else in training than elsewhere")
-    return few.graph
-
-
-def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], others: Sequence[Tensor]) -> None:
-    """Refuse a function whose results for a row depend on other rows, on its place, or on the number of rows.
-
-    It takes and returns tensors with a row for each record; ``others`` are at least as many other rows.
-    """
-    count, first = len(own[0]), function(*own)
-    joined = lambda left, right: [torch.cat(both) for both in zip(left, right, strict=True)]  # noqa: E731
-    fewer = [part[: count - 1] for part in others]
-    cases = [
-        (joined(own, others), slice(count), slice(count)),
-        ([part.flip(0) for part in own], slice(None), torch.arange(count).flip(0)),
-        (joined([part[:1] for part in own], fewer), slice(1), slice(1)),
-        (joined(fewer, [part[-1:] for part in own]), slice(count - 1, count), slice(count - 1, count)),
-    ]
-    for rows, found, usual in cases:
-        for one, again in zip(first, function(*rows), strict=True):
-            if again.shape[:1] != rows[0].shape[:1] or one.shape[1:] != again.shape[1:]:
-                raise RefusedError("the network mixes records of a batch")
-            if not bool(((again[found] - one[usual]).abs() <= SAME * one.abs().max()).all()):
-                raise RefusedError("the network mixes records of a batch, or heeds their place or number")
-
-
-def some_cells(declared: Declaration, number: int) -> Tensor:
-    """Return records with any categories, and numbers anywhere in their bounds; always the same."""
-    generator, cells = torch.Generator().manual_seed(0), []
-    for column in declared.columns:
-        share = torch.rand(number, generator=generator, dtype=torch.float64)
-        codes = (share * len(column.categories or ())).floor()
-        cells.append(column.low + share * (column.high - column.low) if column.categories is None else codes)
-    return torch.stack(cells, 1)
-
-
-def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor) -> None:
-    """Refuse a network that is no function of a row: its outputs and their derivatives are compared, see ``by_row``."""
-
-    def function(rows: Tensor) -> Sequence[Tensor]:
-        rows = rows.detach().requires_grad_()
-        outputs = _run(module, at, rows)
-        weights = torch.linspace(1, 2, outputs.shape[-1]).double()
-        [slope] = torch.autograd.grad((outputs * weights).sum(), [rows], allow_unused=True)
-        return outputs.detach(), torch.zeros_like(rows) if slope is None else slope
-
-    others = declared.rows(some_cells(declared, 2 * declared.records + 3))
-    for own in (others[: declared.records], rows):
-        by_row(function, [own], [others[declared.records :]])
 
 
 def check_hooks(module: nn.Module) -> None:
@@ -302,7 +355,9 @@ def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tens
     low, high = outputs.mid - outputs.rad, outputs.mid + outputs.rad
     if declared.head == "regression":
         middle, half = sum(declared.target) / 2, abs(declared.target[1] - declared.target[0]) / 2
-        yield Ball(2 * (outputs.mid - middle), 2 * (outputs.rad + half)), 2 * outputs.rad
+        # The target is rounded, too.
+        off = outputs.rad + ROUNDINGS * UNIT * max(map(abs, declared.target))
+        yield Ball(2 * (outputs.mid - middle), 2 * (off + half)), 2 * off
         return
     if declared.head == "sigmoid":
         low, high = low.sigmoid(), high.sigmoid()

@@ -24,10 +24,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from seepage.kernel.clients import by_row, check_hooks, errors_at, states
+from seepage.kernel.clients import check_hooks, errors_at, states
 from seepage.kernel.doubts import PLACEBOS, by_chance, coarse, moved_entries, moved_wholes
-from seepage.kernel.intervals import Ball
-from seepage.kernel.roundings import followed
+from seepage.kernel.operations import Ball, Evaluator, errors_of_outputs, row_values
 from seepage.kernel.statement import (
     HUGE,
     ROUNDINGS,
@@ -41,6 +40,7 @@ from seepage.kernel.statement import (
     as_numbers,
     refused,
 )
+from seepage.kernel.tracing import OperationGraph, Place, counts_rows, same, traced
 
 # Largest chance that a configuration replays a wrong message, or its direction, and share of records that need no
 # replay.
@@ -48,8 +48,10 @@ _CHANCE, _CHANCE_OF_DIRECTION, _MISFIT = 1e-2, 0.1, 0.05
 _REPLAYED_BY_CHANCE = "wrong messages would be replayed by chance, so that a wrong declaration would not be seen"
 # Configurations of all records that are gone through, and numbers of a temporary.
 _MOST, _NUMBERS = 2**19, 2**20
-# Rows of which runs are compared.
+# Rows on which a run is looked at; numbers of rows of which graphs are compared where the client's is not known, as of
+# sums, and most of those.
 _MOST_ROWS = 4096
+_USUAL_ROWS, _MOST_SIZES = (1, 2, 3, 8, 10, 16, 32, 50, 64, 100, 128, 256), 32
 # The smallest number that is not rounded away, and the client's precision.
 _LEAST, _OWN = 1e-37, torch.float32
 
@@ -116,7 +118,7 @@ def _certify(
         raise RefusedError("all numbers of the messages lie on a coarser grid than the declared single precision")
     if declared.head != "regression" and _clipped(sent, returned, behind):
         raise RefusedError("the largest messages of different records are equally large, as clipping leaves them")
-    values, own = zip(*(_values(column, sent.dtype) for column in declared.columns), strict=True)
+    values, own = zip(*(_values(column) for column in declared.columns), strict=True)
     sizes = torch.tensor([len(one) for one in values])
     every = math.prod(sizes.tolist())
     records = min(len(sent), _MOST // every)
@@ -128,31 +130,22 @@ def _certify(
         some = some.take(torch.cat([torch.arange(records), torch.full((len(sent) - records,), -1)]))
         return some if some.doubt else replace(some, doubt=doubt)
     check_hooks(client)
-    client, single = (copy.deepcopy(client).to("cpu", kind).requires_grad_(False) for kind in (torch.float64, _OWN))
-    for part in (*client.modules(), *single.modules()):
-        # What is changed in place cannot be followed.
-        vars(part).update({"inplace": False} if "inplace" in vars(part) else {})
+    if any(bool((part.float() != part).any()) for part in client.state_dict().values() if part.is_floating_point()):
+        raise RefusedError("the client part has parameters of more digits than single precision")
+    # Where activations have more digits than the client's computation, it may round them and the cells, or nothing.
+    digits = 2 * UNIT * (sent.dtype == torch.float64)
+    client = copy.deepcopy(client).to("cpu", _OWN).requires_grad_(False)
     sent, returned, behind = (one.detach().double().cpu() for one in (sent, returned, behind))
-
-    def run_of(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
-        received = received.detach().requires_grad_()
-        outputs = client(received, private)
-        each = [torch.autograd.grad(one.sum(), received, retain_graph=True)[0] for one in outputs.unbind(1)]
-        return outputs, torch.stack(each, 1)
-
-    computed, as_client = (functools.partial(run_of, one) for one in (client, single))
+    width = _outputs_of(client, sent, len(own))
     weights = sum(part.numel() // part.shape[-1] for part in client.parameters() if part.dim())
-    slopes = computed(sent[:1], torch.zeros(1, len(own)).double())[1].numel()
-    at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
-    _check_client(client, computed, sent, behind, own)
-    shown = sent[:1].expand(at_once, -1).to(_OWN), torch.zeros(at_once, len(own), dtype=_OWN)
+    at_once = max(64, min(_NUMBERS // (weights + 2 * width * sent.shape[1]), records * every))
     # A mean is divided by the number of rows of its batch; of a sum that number is not known.
     whole = behind.unique().tolist()
     counts = [int(size) for size in whole] if all(size % 1 == 0 for size in whole) and whole != [1.0] else ()
-    run = followed(as_client, *shown, rows=counts or ([1] if len(sent) == 1 else ()))
+    run = followed(client, (sent.shape[1], len(own), width), counts or ([1] if len(sent) == 1 else ()), digits)
     nearest = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
     true = torch.stack([one[at] for one, at in zip(own, nearest, strict=True)], 1)
-    _check_single(as_client, run, at_once, (sent, true), own, int(behind.max()))
+    _check_single(client, run, at_once, (sent, true), own, int(behind.max()))
     low, high = torch.full((2, *cells.shape), torch.inf).double()
     fitting, chance = torch.zeros(2, records).double()
     placebos = torch.zeros(records, sent.shape[1] + 1, len(PLACEBOS)).double()
@@ -190,26 +183,73 @@ def _certify(
     return judged
 
 
-def _check_client(
-    client: nn.Module,
-    computed: Callable[..., tuple[Tensor, Tensor]],
-    sent: Tensor,
-    behind: Tensor,
-    own: Sequence[Tensor],
-) -> None:
-    """Refuse a client part that is no function of a record, remembers its runs, or heeds its inputs' precision."""
-    before, draw = states(client), torch.Generator().manual_seed(0)
-    count = min(max(int(behind.max()), 2), _MOST_ROWS)
-    private = torch.stack([one[torch.randint(len(one), (2 * count + 3,), generator=draw)] for one in own], 1)
-    received = sent[torch.randint(len(sent), (2 * count + 3,), generator=draw)]
-    computed(received, private)
+def _answers(client: nn.Module, received: Tensor, private: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a client's outputs, and what it returns for its activations where errors at the outputs are these."""
+    received = received.detach().requires_grad_()
+    outputs = client(received, private)
+    return outputs, torch.autograd.grad(outputs, received, errors)[0]
+
+
+def _outputs_of(client: nn.Module, sent: Tensor, columns: int) -> int:
+    with torch.no_grad():
+        outputs = client(sent[:1].to(_OWN), torch.zeros(1, columns, dtype=_OWN))
+    if outputs.dim() != 2:
+        raise RefusedError("the outputs of the client part are not a row for each record")
+    return outputs.shape[1]
+
+
+def followed(
+    client: nn.Module, widths: tuple[int, int, int], counts: Sequence[int] = (), digits: float = 0.0
+) -> Callable[[Tensor, Tensor], tuple[Ball, Ball]]:
+    """Return a function of activations and scaled cells: bounds of outputs (row, output) and slopes (row, output, cut).
+
+    The client's graph is the same on all numbers of rows that it had, ``counts``, or on usual ones if none is known;
+    ``widths`` are those of activations, cells and outputs; ``digits`` is the share of inputs that may be rounded away.
+    """
+    sizes = sorted({2, 3, *(counts or _USUAL_ROWS)})
+    if len(sizes) > _MOST_SIZES:
+        raise RefusedError("the batches of the client have too many different numbers of records")
+    before, graphs = states(client), list[OperationGraph]()
+    for size in sizes:
+        graphs.append(traced(functools.partial(_answers, client), [(size, width) for width in widths], {}))
     if states(client) != before:
         raise RefusedError("the client part draws random numbers, or remembers its runs")
-    by_row(computed, [received[:count], private[:count]], [received[count:], private[count:]])
+    graph = graphs[-1]
+    for other in graphs[:-1]:
+        if len(other.operations) != len(graph.operations) or not all(
+            same(*both, (graph.rows, other.rows)) for both in zip(graph.operations, other.operations, strict=True)
+        ):
+            raise RefusedError("the client part computes something that depends on the time or the number of rows")
+        if counts_rows(graph, other):
+            raise RefusedError("the client part computes something that depends on the time or the number of rows")
+    outputs, slopes = graph.results
+    if not isinstance(outputs, Place) or not isinstance(slopes, Place):
+        raise RefusedError("the outputs of the client part are not followed from its inputs")
+    operations = graph.before(outputs, slopes)
+
+    def run(received: Tensor, private: Tensor) -> tuple[Ball, Ball]:
+        known = [row_values(Ball(one, off := digits * one.abs()), off) for one in (received, private)]
+        inputs = dict(zip(graph.inputs, [*known, errors_of_outputs(widths[2])], strict=True))
+        values = Evaluator(graph, inputs).run(operations).values
+        out, back = values[outputs], values[slopes]
+        if any((one.axis, one.dims, one.fold) != (0, 1, 0) for one in (out, back)):
+            raise RefusedError("the outputs of the client part are not a row for each record")
+        wide = [one.expand(-1, len(received), -1).transpose(0, 1) for one in back.ball]
+        return out.ball, Ball(*wide)
+
+    return run
+
+
+def _run(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
+    """Return outputs and slopes (row, output, cut), as a client computes them."""
+    received = received.detach().requires_grad_()
+    outputs = client(received, private)
+    each = [torch.autograd.grad(one.sum(), received, retain_graph=True)[0] for one in outputs.unbind(1)]
+    return outputs.detach(), torch.stack(each, 1)
 
 
 def _check_single(
-    client: Callable[..., tuple[Tensor, Tensor]], run: Callable[..., tuple[Ball, Ball]], at_once: int,
+    client: nn.Module, run: Callable[..., tuple[Ball, Ball]], at_once: int,
     witness: tuple[Tensor, Tensor], own: Sequence[Tensor], count: int,
 ) -> None:  # fmt: skip
     """Refuse a client part whose own run, on as many records as it had, leaves its bounds."""
@@ -221,7 +261,9 @@ def _check_single(
     received = torch.cat([sent[:number], received[:number]])
     private = torch.cat([true[:number], private[:number]])
     size = min(max(count, 2), number)
-    parts = [client(a.to(_OWN), p.to(_OWN)) for a, p in zip(received.split(size), private.split(size), strict=True)]
+    parts = [
+        _run(client, a.to(_OWN), p.to(_OWN)) for a, p in zip(received.split(size), private.split(size), strict=True)
+    ]
     for start in range(0, len(received), at_once):
         at = torch.arange(start, start + at_once).clamp(max=len(received) - 1)
         for bound, one in zip(run(received[at], private[at]), map(torch.cat, zip(*parts, strict=True)), strict=True):
@@ -239,7 +281,7 @@ def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:
     return False
 
 
-def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _values(column: EncodedColumn) -> tuple[Tensor, Tensor]:
     """Return all values of a column, as a table holds them and as the client takes them."""
     if column.categories is None and not column.integer:
         raise RefusedError(f"the values of the number {column.name} cannot be listed")
@@ -249,7 +291,7 @@ def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         raise RefusedError(f"the number {column.name} may lose digits where it is scaled in single precision")
     low, width = int(column.low), int(column.high) - int(column.low) + 1
     values = torch.arange(width) + low if column.categories is None else torch.arange(len(column.categories))
-    return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(dtype).double()
+    return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(_OWN).double()
 
 
 def _factors(

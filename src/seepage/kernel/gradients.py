@@ -1,13 +1,13 @@
 """Rule for gradients and updates of plain SGD.
 
-Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error of
-record j, whatever it is, and D is at most k roundings of the largest sum of |e_j| |v_j|. Of a single record, the error
-of a unit with a bias is the bias's own entry. If G has as many singular
-values above |D| as there are records, every v_j lies in the span of their right singular vectors, up to
-|D| / (s_n - |D|) of its length. All rows that the declaration allows and that do so are enumerated: categories by a
-search that cuts off only what no values of the open columns can bring back, numbers as boxes. Deeper layers exclude
-boxes in the same way, and what is left bounds errors and inputs anew. A record is in every batch if a direction that
-all other boxes are orthogonal to carries more of G than their rows can.
+Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error
+of record j, whatever it is, and D is what a sum of n terms rounds, in any order (``roundings_of_records``). Of a
+single record, the error of a unit with a bias is the bias's own entry. If G has as many singular values above |D| as
+there are records, every v_j lies in the span of their right singular vectors, up to |D| / (s_n - |D|) of its length.
+All rows that the declaration allows and that do so are enumerated: categories by a search that cuts off only what no
+values of the open columns can bring back, numbers as boxes. Deeper layers exclude boxes in the same way, and what is
+left bounds errors and inputs anew. A record is in every batch if a direction that all other boxes are orthogonal to
+carries more of G than their rows can.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_cells, states, steady
+from seepage.kernel.boxes import Boxes, everything, single_rows
+from seepage.kernel.clients import Bounds, ClientNetwork, bounded, check_hooks, kept_network, largest_drift, states
 from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
-from seepage.kernel.intervals import Boxes, everything, single_rows
+from seepage.kernel.operations import Ball, row_values
 from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, grouped, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
 from seepage.kernel.statement import (
@@ -39,6 +39,7 @@ from seepage.kernel.statement import (
     RefusedError,
     nothing,
     refused,
+    roundings_of_records,
 )
 
 # Longest axes of what numbers may be that are cut into pieces.
@@ -76,26 +77,8 @@ def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, grou
         most = (rows[~own] @ w).abs() + boxes.reach[~own] @ (design.numbers @ w).abs() + off @ w.abs()
         there = (span.matrix @ w).abs() - span.slack @ w.abs()
         other = (most[:, None] * errors[~own]).amax(0) if len(most) else torch.zeros(()).double()
-        found += [i] if bool((there > other).any()) else []
+        found += [i] if bool((there > (1 + SAME) * other).any()) else []
     return found
-
-
-class _Inputs(TorchFunctionMode):
-    """Keeps what enters and leaves linear layers, by the name of their weight."""
-
-    def __init__(self, at: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.names = {id(part): name for name, part in at.items()}
-        self.seen: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
-        out = func(*args, **(kwargs or {}))
-        if func.__name__ != "linear" or id(args[1]) not in self.names:
-            return out
-        self.seen[self.names[id(args[1])]] = (args[0].detach().clone(), out)
-        # What is done in place behind a layer changes a copy.
-        return out.clone()
 
 
 def _loss(declared: Declaration, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -108,45 +91,37 @@ def _loss(declared: Declaration, outputs: Tensor, labels: Tensor) -> Tensor:
     return functional.mse_loss(outputs[:, 0], labels.to(outputs))
 
 
-def _in_double(
-    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor, layers: Bounds,
+def _summed(
+    network: ClientNetwork, at: Mapping[str, Tensor], declared: Declaration, cells: Tensor, labels: Tensor,
     seen: Tensor | None = None,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return the sum of the gradients of all steps by parameter, where errors at the outputs are known by them.
-
-    A layer whose gradient is not that of its inputs and the errors behind it is refused.
-    """
-    now, total = dict(at), {name: torch.zeros_like(part) for name, part in at.items()}
-    for step in range(declared.steps):
-        now = {name: part.detach().requires_grad_() for name, part in now.items()}
-        with _Inputs(now) as inputs:
-            outputs = torch.func.functional_call(module, now, (rows,))
-        loss = _loss(declared, outputs, labels) if seen is None else (outputs * seen).sum()
-        behind = [out for _, out in inputs.seen.values()]
-        every = torch.autograd.grad(loss, [*now.values(), *behind], materialize_grads=True, allow_unused=True)
-        found, errors = dict(zip(now, every, strict=False)), dict(zip(inputs.seen, every[len(now) :], strict=True))
-        for name in layers.bias if not step else ():
-            entered, error = (inputs.seen[name][0], errors[name]) if name in inputs.seen else (rows[:0], rows[:0])
-            if entered.shape[:1] != error.shape[:1] or entered.dim() != 2 or len(entered) != len(rows):
-                raise RefusedError("a layer does not see each row once")
-            most = float((error.abs().T @ entered.abs()).max())
-            if not bool(((error.T @ entered - found[name]).abs() <= SAME * most).all()):
-                raise RefusedError("the gradient of a layer is not that of its inputs and the errors behind it")
-        total = {name: total[name] + part for name, part in found.items()}
-        now = {name: part.detach() - (declared.rate or 0.0) * found[name] for name, part in now.items()}
+    """Return the sum of all steps' gradients for parameters of layers; ``seen`` are known errors at the outputs."""
+    now, total = dict(at), dict[str, Tensor]()
+    rows = declared.rows(cells)
+    none = torch.zeros_like(rows)
+    for _ in range(declared.steps):
+        values = network.evaluated(now, {}, row_values(Ball(rows, none), none), errors=True)
+        outputs = values[network.outputs].mid.detach().requires_grad_()
+        with torch.enable_grad():
+            [errors] = torch.autograd.grad(_loss(declared, outputs, labels), outputs)
+        errors = errors if seen is None else seen.expand_as(errors)
+        found = dict[str, Tensor]()
+        for name, layer in network.layers.items():
+            back = (values[layer.error].mid * errors.T[..., None]).sum(0)
+            found[name] = back.T @ values[layer.entering].mid
+            found |= {} if layer.bias is None else {layer.bias: back.sum(0)}
+        total = {name: part + total.get(name, 0.0) for name, part in found.items()}
+        now = {name: part - (declared.rate or 0.0) * found.get(name, 0.0) for name, part in now.items()}
     return total
 
 
 def _as_client(
-    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor
+    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, cells: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
-    """Return the same, as a client computes it: in single precision, by ``backward``."""
-    client = copy.deepcopy(module).float()
-    own = {name: client.get_parameter(name).requires_grad_() for name in at}
+    """Return the same of all parameters, as a client computes it: in single precision, by ``backward``."""
+    client, rows = copy.deepcopy(module), declared.rows(cells)
+    own = {name: client.get_parameter(name) for name in at}
     total = {name: torch.zeros_like(part) for name, part in at.items()}
-    with torch.no_grad():
-        for name, part in own.items():
-            part.copy_(at[name])
     for _ in range(declared.steps):
         client.zero_grad()
         _loss(declared, client(rows.float()), labels).backward()
@@ -168,17 +143,9 @@ def _read_off(bounds: Bounds, message: Mapping[str, Tensor], seen: Tensor | None
     return bounds._replace(errors=errors)
 
 
-def _output_bias(module: nn.Module, at: Mapping[str, Tensor], rows: Tensor, bounds: Bounds) -> str | None:
-    """Return the name of the bias of the layer that computes the outputs; None where there is none."""
-    with _Inputs(at) as inputs:
-        outputs = torch.func.functional_call(module, dict(at), (rows,))
-    own = (bounds.bias[name] for name, (_, out) in inputs.seen.items() if name in bounds.bias and out.equal(outputs))
-    return next(own, None)
-
-
 def _replay(
-    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
-    labels: Tensor, bounds: Bounds, bounds_of: Callable[..., Bounds],
+    module: nn.Module, network: ClientNetwork, at: Mapping[str, Tensor], message: Mapping[str, Tensor],
+    declared: Declaration, cells: Tensor, labels: Tensor, bounds: Bounds, bounds_of: Callable[..., Bounds],
 ) -> Tensor | None:  # fmt: skip
     """Refuse records that do not replay a message, or a network that computes something else for a client.
 
@@ -186,29 +153,25 @@ def _replay(
     not, or where they are made of the roundings of chances.
     """
     before, single = states(module), declared.records == 1 and declared.rate is None
-    last = _output_bias(module, at, declared.rows(cells), bounds) if single else None
+    last = next((layer.bias for layer in network.layers.values() if layer.last), None) if single else None
     seen = None if last is None else message[last].double()
-    # Records may be such that a difference between runs does not show; it does on other rows.
-    for these in (cells, some_cells(declared, declared.records)):
-        own, mine = declared.rows(these), these is cells
-        near = bounds_of({}, single_rows(declared, these)) if declared.steps == 1 else None
-        total = _in_double(module, at, declared, own, labels, bounds)
-        read = _read_off(bounds, message, seen if mine else None)
-        blurs = _blurs(at, declared, read, total, near)
-        if mine:
-            _compare(message, total, blurs, declared)
-        client = _as_client(module, at, declared, own, labels)
-        for name, blur in blurs.items():
-            if not bool(((client[name] - total[name]).abs() <= blur).all()):
-                raise RefusedError(f"the network computes another gradient of {name} as a client runs it")
-        if mine and seen is not None and last is not None:
-            near = bounds_of({}, single_rows(declared, these), seen=seen)
-            total = _in_double(module, at, declared, own, labels, bounds, seen)
-            _compare(message, total, _blurs(at, declared, read, total, near), declared)
-            seen = seen if bool((blurs[last] <= _ROUNDED * seen.abs()).any()) else None
+    near = bounds_of({}, single_rows(declared, cells)) if declared.steps == 1 else None
+    client = _as_client(module, at, declared, cells, labels)
+    summed = {**client, **_summed(network, at, declared, cells, labels)}
+    read = _read_off(bounds, message, seen)
+    blurs = _blurs(at, declared, read, summed, near)
+    _compare(message, summed, blurs, declared)
+    for name, blur in blurs.items():
+        if not bool(((client[name] - summed[name]).abs() <= blur).all()):
+            raise RefusedError(f"the network computes another gradient of {name} as a client runs it")
     if states(module) != before:
         raise RefusedError("the network remembers its runs")
-    return seen
+    if seen is None or last is None:
+        return None
+    near = bounds_of({}, single_rows(declared, cells), seen=seen)
+    summed = {**client, **_summed(network, at, declared, cells, labels, seen)}
+    _compare(message, summed, _blurs(at, declared, read, summed, near), declared)
+    return seen if bool((blurs[last] <= _ROUNDED * seen.abs()).any()) else None
 
 
 def _compare(
@@ -231,19 +194,19 @@ def _blurs(
 
     Those ``near``, over its own rows, say what roundings on the way do to inputs and errors.
     """
-    allowed = {}
+    allowed, (summed, _) = {}, roundings_of_records(declared.records)
     for name, bias in bounds.bias.items():
         most = bounds.most(name) * declared.steps
         if near is not None:
             inputs, count = near.inputs[name], len(near.inputs[name].mid)
             moved = near.apart[name].T @ inputs.most + near.errors[name].T @ inputs.rad
-            most = most + moved / (count * ROUNDINGS * UNIT)
+            most = most + moved / (count * summed)
         allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
     blurs = {}
     for name, part in total.items():
         blurs[name] = _COARSE * part.abs().max() + UNIT
         if name in allowed:
-            blur = ROUNDINGS * UNIT * (allowed[name] + rounded_steps(declared, at[name], part))
+            blur = summed * allowed[name] + ROUNDINGS * UNIT * rounded_steps(declared, at[name], part)
             blurs[name] = blur + SMALLEST * (declared.records + 1) / abs(declared.rate or 1.0)
     return blurs
 
@@ -321,14 +284,16 @@ def _certify(
         )
     check_hooks(module)
     try:
-        module, whole = copy.deepcopy(module).double(), everything(declared)
+        given, module, whole = module, copy.deepcopy(module).float(), everything(declared)
     except RuntimeError as error:
         raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
     at = {name: part.detach().double() for name, part in parameters.items()}
-    fixed, grown, drift, graph = [], 1.0, dict[str, Tensor](), steady(module, at, declared)
-    rows = declared.rows(cells)
-    check_rows(module, at, declared, rows)
-    bounds_of = functools.partial(bounded, module, at, declared, graph=graph)
+    with torch.no_grad():
+        for name, part in at.items():
+            module.get_parameter(name).copy_(part)
+    fixed, grown, drift = [], 1.0, dict[str, Tensor]()
+    network = kept_network(given, module, at, declared)
+    bounds_of = functools.partial(bounded, network, at, declared)
     try:
         drift = largest_drift(lambda moved: bounds_of(moved, whole), at, declared)
     except RefusedError:
@@ -338,7 +303,7 @@ def _certify(
     # By how much each number's range moves its entry.
     moves = identity[layout.number] * layout.span[:, None] / layout.scale
     bounds = bounds_of(drift, whole, moves=identity)
-    seen = _replay(module, at, message, declared, cells, labels, bounds, bounds_of)
+    seen = _replay(module, network, at, message, declared, cells, labels, bounds, bounds_of)
     bounds = _read_off(bounds, message, seen)
     if not bounds.affine:
         raise RefusedError("no layer takes every row once, as an affine function of its entries")

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seepage.kernel.boxes import Boxes
 from seepage.kernel.clients import Bounds
-from seepage.kernel.intervals import Ball, Boxes
+from seepage.kernel.operations import Ball
 from seepage.kernel.spans import Design, LayerSpan
 from seepage.kernel.statement import SAME, Declaration, RefusedError
 

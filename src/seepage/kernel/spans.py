@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seepage.kernel.boxes import Boxes
 from seepage.kernel.clients import Bounds
-from seepage.kernel.intervals import Ball, Boxes
-from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError
+from seepage.kernel.operations import Ball
+from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError, roundings_of_records
 
 # Times its rounding from which a singular value of a message is taken for a record.
 _SEEN = 4.0
@@ -61,10 +62,12 @@ def spanned(
     matrix = (wide(message) / scale)[alive] / entering
     extra = rounded_steps(declared, wide(at), wide(message) / scale)[alive] / entering * ROUNDINGS * UNIT
     extra = extra + SMALLEST * (declared.records + 1) / abs(scale) / entering
-    slack = ROUNDINGS * UNIT * weight * (inputs.most / entering).amax(0) + extra
+    by_entry, by_length = roundings_of_records(declared.records)
+    slack = by_entry * weight * (inputs.most / entering).amax(0) + extra
     # The largest inputs are not all in one row.
     longest = min(length, float((inputs.most / entering).norm(dim=1).max()))
-    blur = ROUNDINGS * UNIT * math.sqrt(len(matrix)) * longest + float((extra / weight).norm())
+    reacting = float((bounds.errors[name][:, alive] * times / weight.T).norm(dim=1).max())
+    blur = by_length * reacting * longest + float((extra / weight).norm())
     _, values, right = torch.linalg.svd(matrix / weight, full_matrices=True)
     rank = int((values > _SEEN * blur).sum())
     if not rank:

@@ -21,9 +21,6 @@ SMALLEST, LEAST = 2.0**-148, 1e-20
 # What an operation may lose of a number because it is small, the error from which that holds on the way back, and the
 # size of numbers beyond which single precision may overflow.
 TINY, SEED, HUGE = 1e-30, 1e-8, 1e31
-# Roundings of sums of one sign grow with the root of the number of terms; the most that was seen of a CPU is 1.24 times
-# this root.
-_BY_ROOT = 1.5
 # What is as good as nothing of directions and bounds.
 SAME = 1e-7
 
@@ -207,7 +204,7 @@ class Declaration(NamedTuple):
         ]
         return (
             f"The message is {how} over exactly {self.records} records, each of the same weight, in float32, with "
-            f"{ROUNDINGS:g} roundings, and more of sums of many terms.",
+            f"{ROUNDINGS:g} roundings of an operation, and n of a sum of n terms, in any order.",
             f"The loss is that of a {self.head} head, and no defense changed the message.",
             f"Rows are encoded as declared, and no category is unknown: {', '.join(each)}, in this order.",
         )
@@ -222,8 +219,30 @@ def random_states() -> list[object]:
 
 
 def roundings(terms: int) -> float:
-    """Return the roundings of a sum of so many terms, as a share of the sum of their magnitudes."""
-    return UNIT * max(ROUNDINGS, _BY_ROOT * terms**0.5)
+    """Return the most that single precision may lose of a sum of so many products, in any order.
+
+    It is a share of the sum of their magnitudes: n u / (1 - n u) with a rounding u (Higham, Accuracy and Stability of
+    Numerical Algorithms, 2002, section 3.1). Of equal terms this is lost but for a factor of 4 or less.
+    """
+    count = max(ROUNDINGS, float(terms))
+    if count * UNIT >= 0.01:
+        raise RefusedError(f"sums of {terms:,} terms in single precision have no digits that are certain")
+    return UNIT * count / (1 - UNIT * count)
+
+
+def roundings_of_records(records: int) -> tuple[float, float]:
+    """Return what a sum over records of e_j v_j^T may lose, as shares of max |e| max |v|, by entry and as a matrix.
+
+    A term passes through c_j <= n roundings, its own product's among them, where in any binary tree of sums the c_j are
+    at most n, n, n - 1, ..., 2 in some order. An entry loses at most u sum_j c_j |e_j| |v_j|. Of a mean each |e_j| is
+    at most max |e| / n, so that this is a share u sum_j c_j / n of max |e| max |v|. Squares of entries, each of which
+    may be summed in an order of its own, add up by Cauchy and Schwarz to u^2 (sum_j c_j^2) sum_j |e_j|^2 |v_j|^2 at
+    most. The root of that is a share u root(sum_j c_j^2 / n) of the largest lengths of an e_j, times n, and of a v_j.
+    """
+    n = records
+    most = roundings(n) / max(ROUNDINGS, float(n))
+    total, squares = n + n * (n + 1) / 2 - 1, n * n + n * (n + 1) * (2 * n + 1) / 6 - 1
+    return most * max(ROUNDINGS, total / n), most * max(ROUNDINGS, (squares / n) ** 0.5)
 
 
 def one_hot(codes: Tensor, width: int) -> Tensor:
