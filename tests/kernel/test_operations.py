@@ -15,7 +15,7 @@ from seepage.kernel import Declaration, EncodedColumn, RefusedError
 from seepage.kernel.clients import ClientNetwork, kept_network
 from seepage.kernel.cuts import followed
 from seepage.kernel.operations import Ball, Evaluator, errors_of_outputs, row_values
-from seepage.kernel.statement import roundings, roundings_of_records
+from seepage.kernel.roundings import roundings, roundings_of_records
 from seepage.kernel.tracing import Place, traced
 
 NUMBERS = tuple(EncodedColumn(name, (0.5,), (0.5,), None, 0.0, 1.0, 0.05) for name in "pqr")

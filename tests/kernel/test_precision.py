@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify
 from seepage.kernel.operations import Ball
-from seepage.kernel.statement import roundings
+from seepage.kernel.roundings import roundings
 from seepage.seeds import seeded
 
 NUMBERS = tuple(EncodedColumn(name, (0.5,), (0.5,), None, 0.0, 1.0, 0.05) for name in "pqr")

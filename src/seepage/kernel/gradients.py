@@ -27,6 +27,7 @@ from seepage.kernel.boxes import Boxes, everything, single_rows
 from seepage.kernel.clients import Bounds, ClientNetwork, bounded, check_hooks, kept_network, largest_drift, states
 from seepage.kernel.doubts import NumberRange, coarse, coarse_change, coarse_parts, coarse_rows
 from seepage.kernel.operations import Ball, row_values
+from seepage.kernel.roundings import roundings_of_records
 from seepage.kernel.rows import boxes_around, boxes_in, choices, chosen, grouped, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
 from seepage.kernel.statement import (
@@ -39,7 +40,6 @@ from seepage.kernel.statement import (
     RefusedError,
     nothing,
     refused,
-    roundings_of_records,
 )
 
 # Longest axes of what numbers may be that are cut into pieces.

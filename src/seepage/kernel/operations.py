@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, RefusedError, roundings
+from seepage.kernel.roundings import ROUNDED, roundings
+from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, RefusedError
 from seepage.kernel.tracing import FILLS, Operation, OperationGraph, Place, places_in
 
 _K = ROUNDINGS * UNIT
@@ -263,26 +264,6 @@ CURVES: dict[str, Callable[..., ActivationCurve]] = {
 _OF_RESULT: dict[str, ActivationCurve] = {
     "tanh": ActivationCurve(torch.tanh, lambda y: 1 - y.clamp(-1, 1).square(), (), (0.0,)),
     "sigmoid": ActivationCurve(torch.sigmoid, lambda y: y.clamp(0, 1) * (1 - y.clamp(0, 1)), (), (0.5,)),
-}
-# Roundings of an activation of its value, of its argument (up to 16, beyond which it is its argument, or 0) and of 1,
-# and of its derivative of 1 and of its argument. Others are exact, or rounded once. Measured against double precision
-# over every 256th number of single precision, of either sign and any size up to 1e31, with PyTorch 2's vectorised and
-# plain loops and its kernels without AVX. Largest shares that were seen of what is allowed, by value and derivative:
-# gelu 0.71 (every 16th number) and 0.62, silu 0.25 and 0.22, mish 0.38 and 0.30, elu 0.14 and 0.08, selu 0.39 and 0.28,
-# celu 0.37 and 0.07, hardswish 0.27 and 0.07, hardsigmoid 0.22 and 0, softplus 0.52 and 0.16, logsigmoid 0.50 and 0.14,
-# erf 0.20 and 0.31, and by the last default tanh 0.26 and 0.10, sigmoid 0.57 and 0.05, exp 0.26, expm1 0.34, log 0.25,
-# log1p 0.33, sqrt 0.26, rsqrt 0.37, leaky_relu 0.34, softsign 0.50. Other processors may round otherwise.
-ROUNDED: dict[str, tuple[float, float, float, float]] = {
-    "gelu": (8, 8, 0, 8),
-    "silu": (4, 4, 0, 8),
-    "mish": (4, 4, 0, 8),
-    "elu": (4, 4, 0, 8),
-    "celu": (4, 4, 0, 8),
-    "hardswish": (4, 4, 0, 8),
-    "hardsigmoid": (4, 1, 1, 8),
-    "softplus": (4, 1, 0, 8),
-    "log_sigmoid_forward": (4, 0, 0, 8),
-    "erf": (4, 0, 1, 8),
 }
 _EXACT = {"relu", "hardtanh", "abs", "clamp"}
 _FAR = 16.0

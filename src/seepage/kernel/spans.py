@@ -12,7 +12,8 @@ from torch import Tensor
 from seepage.kernel.boxes import Boxes
 from seepage.kernel.clients import Bounds
 from seepage.kernel.operations import Ball
-from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError, roundings_of_records
+from seepage.kernel.roundings import roundings_of_records
+from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError
 
 # Times its rounding from which a singular value of a message is taken for a record.
 _SEEN = 4.0

@@ -218,33 +218,6 @@ def random_states() -> list[object]:
     return [bytes(torch.get_rng_state().tolist()), random.getstate(), drawn]
 
 
-def roundings(terms: int) -> float:
-    """Return the most that single precision may lose of a sum of so many products, in any order.
-
-    It is a share of the sum of their magnitudes: n u / (1 - n u) with a rounding u (Higham, Accuracy and Stability of
-    Numerical Algorithms, 2002, section 3.1). Of equal terms this is lost but for a factor of 4 or less.
-    """
-    count = max(ROUNDINGS, float(terms))
-    if count * UNIT >= 0.01:
-        raise RefusedError(f"sums of {terms:,} terms in single precision have no digits that are certain")
-    return UNIT * count / (1 - UNIT * count)
-
-
-def roundings_of_records(records: int) -> tuple[float, float]:
-    """Return what a sum over records of e_j v_j^T may lose, as shares of max |e| max |v|, by entry and as a matrix.
-
-    A term passes through c_j <= n roundings, its own product's among them, where in any binary tree of sums the c_j are
-    at most n, n, n - 1, ..., 2 in some order. An entry loses at most u sum_j c_j |e_j| |v_j|. Of a mean each |e_j| is
-    at most max |e| / n, so that this is a share u sum_j c_j / n of max |e| max |v|. Squares of entries, each of which
-    may be summed in an order of its own, add up by Cauchy and Schwarz to u^2 (sum_j c_j^2) sum_j |e_j|^2 |v_j|^2 at
-    most. The root of that is a share u root(sum_j c_j^2 / n) of the largest lengths of an e_j, times n, and of a v_j.
-    """
-    n = records
-    most = roundings(n) / max(ROUNDINGS, float(n))
-    total, squares = n + n * (n + 1) / 2 - 1, n * n + n * (n + 1) * (2 * n + 1) / 6 - 1
-    return most * max(ROUNDINGS, total / n), most * max(ROUNDINGS, (squares / n) ** 0.5)
-
-
 def one_hot(codes: Tensor, width: int) -> Tensor:
     """Return codes as rows with a single 1, in double precision."""
     return functional.one_hot(codes.long(), width).double()
