@@ -12,6 +12,7 @@ from torch import nn
 
 from seepage import registry
 from seepage.assessment.row import ResultRow
+from seepage.attacking.controls import with_controls
 from seepage.attacking.run import Attacked, run_parts, several
 from seepage.attacking.updates import Recovered, doubts, recover
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
@@ -29,6 +30,7 @@ from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
 from seepage.seeds import stream
 from seepage.settings.captured import CapturedAudit, Findings, FindingsSection, FindingsTable, RecordsExposure, Written
+from seepage.settings.horizontal.read import FolderSpec
 from seepage.settings.setting import Progress
 from seepage.settings.spec import Gate
 from seepage.tabular.schema import Schema
@@ -204,6 +206,7 @@ class FederationAttack:
     dropout: Dropout = "on"
     gate: Gate | None = None
     loss: DeclaredLoss | None = None
+    control: bool = True
 
     def run(self, folder: Path, listener: Listener | None = None, keep: Keep | None = None) -> AttackedFederation:
         """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
@@ -221,6 +224,7 @@ class FederationAttack:
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
         updates, together, recovered_updates = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
+        scored = dict[str, Attacked]()
         for client in clients:
             of_client = [file for file in files if file.client == client]
             attacked = list[Recovered]()
@@ -234,6 +238,8 @@ class FederationAttack:
                     attacked.append(recovered)
                 shown.ended()
             recovered_updates += attacked
+            if whole := [recovered.attacked for recovered in attacked if recovered.is_scored]:
+                scored[client] = whole[0]
             if len(of_client) > 1:
                 try:
                     together.append(self._linked(client, attacked, truths.get(client)))
@@ -250,6 +256,7 @@ class FederationAttack:
             changed = {"defenses": tuple(parts.values()), "gate": self.gate}
             spec = recovered_updates[0].attacked.audit.spec.model_copy(update=changed)
             audit = several("captured updates", spec, [recovered.attacked for recovered in recovered_updates], lost)
+            audit = with_controls(audit, scored, FolderSpec.of(control=self.control), shown.started)
         return AttackedFederation(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(

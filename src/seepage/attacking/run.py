@@ -24,11 +24,15 @@ from seepage.text import percent
 
 @dataclass(frozen=True)
 class Attacked:
-    """The results of the attacks on a capture, and the reason for each attack that could not be tried."""
+    """The results of the attacks on a capture, and the reason for each attack that could not be tried.
+
+    ``negative`` are those on exchanged messages; where there are none the audit says why.
+    """
 
     audit: CapturedAudit
     runs: tuple[Run, ...]
     not_tried: Mapping[str, str] = field(default_factory=dict)
+    negative: Attacked | None = None
 
     @cached_property
     def rows(self) -> tuple[ResultRow, ...]:
@@ -106,7 +110,8 @@ def _run(audit: CapturedAudit, part: PlannedPart, progress: Progress | None) -> 
         evidence=outcome.evidence[0] if outcome.evidence else None,
         planned=1,
     )
-    for share in contradicted([run]).values():
+    # Proofs are right about the messages, which are those of others in a negative control.
+    for share in contradicted([run] if audit.exposure.exchanged is None else []).values():
         raise CertifiedWrongError(
             f"{percent(share)} of the certified cells are wrong by the truth: a mistake in seepage, please report "
             "it, or the truth is that of other records. Nothing of this capture counts as certified."

@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from seepage import registry
+from seepage.attacking.controls import with_control
 from seepage.attacking.federation import FederationAttack
 from seepage.attacking.run import Attacked, labelled, run_parts
 from seepage.attacking.updates import FILES, check_new, write_recovered
@@ -25,7 +26,7 @@ from seepage.errors import BadInputError
 from seepage.files import check_file
 from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
-from seepage.settings.captured import RECONSTRUCTION, CapturedAudit, CapturedSpec, Findings, Reader
+from seepage.settings.captured import NO_EXCHANGE, RECONSTRUCTION, CapturedAudit, CapturedSpec, Findings, Reader
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal.read import PROOFS_ONLY, FolderSpec, UpdateSpec, UpdatesSpec
 from seepage.settings.option import SpecField
@@ -35,7 +36,7 @@ from seepage.text import listed
 PAGE, RESULTS = "report.html", FILES[2]
 # Fields of a spec that are fields of an attack on updates in Python, too.
 _SHARED = ("truth", "weights", "batch_size", "head", "separator", "seed", "restore_labels", "allow_large")
-_SHARED += ("model_seed", "dropout", "gate")
+_SHARED += ("model_seed", "dropout", "gate", "control")
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ def _read_by(reader: Reader) -> Kind:
         if out is not None:
             check_new(out, (RESULTS, RECONSTRUCTION))
         attacked = run_parts(CapturedAudit(spec, reader.read(path, spec)), listener.started)
+        attacked = with_control(attacked, spec, listener.started)
         return CaptureResult(attacked.findings, attacked)
 
     return Kind(reader.words, reader.reads, reader.spec, attack, reader.check)
@@ -213,6 +215,7 @@ def _attack_update(path: Path, spec: UpdateSpec, out: Path | None, listener: Lis
         check_new_certificate(spec.certificate)
     listener.begin(1.0, jobs=1)
     recovered = attack.update(path, spec.weights, spec.truth, listener.advance)
+    recovered.attacked.audit.no_negative = NO_EXCHANGE
     if spec.certificate is not None:
         view, opened = recovered.capture.view, spec.open_certificate
         written = write_certificate(

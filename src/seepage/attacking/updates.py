@@ -66,6 +66,11 @@ class Recovered:
         return self.attacked.audit.schema
 
     @property
+    def is_scored(self) -> bool:
+        """Whether the records are known, and the guess was held against them."""
+        return self.attacked.row() is not None
+
+    @property
     def records(self) -> pd.DataFrame:
         """The guessed records, and the labels that were used in the target's column."""
         frame = frame_of(self.schema, self.guess.cells[0])

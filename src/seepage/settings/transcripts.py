@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ from seepage.settings.captured import (
     FindingsTable,
     Network,
     Reader,
+    marginals_of,
 )
 from seepage.settings.catalogue import setting as setting_of
 from seepage.settings.catalogue import view_in_words
@@ -104,6 +106,8 @@ _LACKS: dict[Need, str] = {
 }
 # Needs that no table or file beside a transcript meets.
 _OF_LIVE: tuple[Need, ...] = ("queries", "gradients", "steering")
+# Records among which messages are exchanged at most.
+_MOST_EXCHANGED = 1_000
 _ACTIVE = "it is active: it needs a training that it changes, which no transcript is"
 
 
@@ -435,6 +439,43 @@ class TranscriptExposure(CapturedExposure):
         shared[[rows[identifier] for identifier in training.ids]] = True
         return alignment(cells, columns, shared, self.tables.seed)
 
+    def swapped(self) -> TranscriptExposure:
+        """Return the negative control: each scored record keeps its place and own cells, with another one's messages.
+
+        Records whose label or cells the attacker knows keep theirs, and are not scored; others are left out.
+
+        Raises:
+            BadInputError: fewer than two scored records have messages to exchange.
+        """
+        truth, tables = self.tables.truth, copy(self.tables)
+        granted = [known[0] for known in (tables.known_labels, tables.leaked) if known is not None]
+        known = {place for places in granted for place in places.tolist()}
+        scored = [] if truth is None else [place for place in truth[0].tolist() if place not in known][:_MOST_EXCHANGED]
+        if truth is None or len(scored) < 2:
+            raise BadInputError(
+                "Messages are exchanged among records with a known truth whose label the attacker does not know, of "
+                f"which there are {len(scored)}."
+            )
+        shuffled = torch.randperm(len(scored), generator=torch.Generator().manual_seed(tables.seed))
+        order = [scored[k] for k in shuffled.tolist()]
+        sender = dict(zip(order, [*order[1:], order[0]], strict=True)) | {place: place for place in known}
+        is_scored = torch.isin(truth[0], torch.tensor(scored))
+        tables.truth = truth[0][is_scored], truth[1][is_scored]
+        exchanged = copy(self)
+        exchanged.tables, exchanged.answers, exchanged.notes, exchanged.doubts = tables, {}, [], []
+        columns = zip((*self.training.about.private, self.schema.target.name), tables.truth[1].unbind(1), strict=True)
+        exchanged.exchanged = partial_statistics(self.schema, dict(columns))
+        exchanged.exchange({place: sender[place] for place in self.history if place in sender})
+        return exchanged
+
+    def exchange(self, sender: Mapping[int, int]) -> None:
+        """Give each record the messages of its sender; records without one are left out."""
+        self.history = {place: self.history[other] for place, other in sender.items()}
+
+    def statistics_of(self, part: PlannedPart) -> Statistics:
+        """Return the marginals that a part is given."""
+        return marginals_of(part, self.exchanged) or self.tables.statistics
+
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and score its guess where the truth is known."""
         secret = self.columns(part) if part.column is None else self.label(part)
@@ -457,7 +498,7 @@ class TranscriptExposure(CapturedExposure):
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         positions, labels = tables.labels_of(places)
-        knowledge = LabelKnowledge(target, tables.statistics.target, positions[None], labels[None])
+        knowledge = LabelKnowledge(target, self.statistics_of(part).target, positions[None], labels[None])
         seeds = [stream(tables.seed, 0, "starts")]
 
         def score(guess: LabelGuess) -> Outcome:
@@ -525,11 +566,9 @@ class ActivationExposure(TranscriptExposure):
         super().__init__(tables)
         training, about = self.training, self.training.about
         self.attacked_schema = training.schema.model_copy(update={"columns": training.private_columns})
-        self.newest = {place: messages[-1] for place, messages in self.history.items()}
         if any(len(messages) > 1 for messages in self.history.values()):
             self.notes.append("of each record the newest message is attacked")
-        leaked_places = set() if tables.leaked is None else set(tables.leaked[0].tolist())
-        self.places = torch.tensor([place for place in self.newest if place not in leaked_places])
+        self._take_newest()
         if not len(self.places):
             raise BadInputError("all records of the transcript are known, so that none is left to attack; know fewer.")
         bottom = self._bottom(tables.spec.model)
@@ -554,6 +593,20 @@ class ActivationExposure(TranscriptExposure):
         self.returned_kind = ReturnedView if about.whole or about.top else LogitsView
         back = all(getattr(training.rounds[k], self.crossed[1]) is not None for k, _ in self.newest.values())
         self.reveals = (type(self.view), *((self.returned_kind,) if back else ()))
+
+    def _take_newest(self) -> None:
+        """Set the newest message of each record, and the positions of the records that are attacked."""
+        tables = self.tables
+        self.newest = {place: messages[-1] for place, messages in self.history.items()}
+        leaked_places = set() if tables.leaked is None else set(tables.leaked[0].tolist())
+        self.places = torch.tensor([place for place in self.newest if place not in leaked_places])
+
+    def exchange(self, sender: Mapping[int, int]) -> None:
+        """Give each record the messages of its sender; the attacker's own cells stay with the record."""
+        super().exchange(sender)
+        self._take_newest()
+        received = self._messages("activations", self.places).float()[None]
+        self.view = SmashedView(received) if isinstance(self.view, SmashedView) else self._features(received)
 
     def _features(self, received: Tensor) -> FeatureView:
         """Return the active party's view of the attacked records, and complete its knowledge."""
@@ -590,7 +643,9 @@ class ActivationExposure(TranscriptExposure):
 
     def columns(self, part: PlannedPart) -> AttackedSecret[FeatureGuess]:
         """Return the attacked party's columns as a secret, a guess of which is kept."""
-        inputs = (self.view, self.knowledge.only(entry_in(self.setting, part).needs))
+        marginals = tuple(self.statistics_of(part).marginals[i] for i in self.training.private)
+        knowledge = replace(self.knowledge, marginals=marginals)
+        inputs = (self.view, knowledge.only(entry_in(self.setting, part).needs))
         seeds, records = [stream(self.tables.seed, 0, "attack") % 2**62], len(self.places)
         shape = {"training": 1, "record": records, "column": len(self.attacked_schema.columns)}
         score = partial(self._scored, part)

@@ -49,6 +49,7 @@ from seepage.settings.transcripts import (
     transcript_reader,
 )
 from seepage.sources import is_own
+from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of_columns
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
@@ -113,6 +114,13 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
+    def exchange(self, sender: Mapping[int, int]) -> None:
+        """Give each record the messages of its sender; the server's own cells stay with the record."""
+        super().exchange(sender)
+        used = self._used_messages
+        self._used_messages = {place: used[other] for place, other in sender.items() if other in used}
+        self.places = torch.tensor(list(self.history))
+
     def columns(self, part: PlannedPart) -> AttackedSecret[CutGuess]:
         """Return the private columns and labels as a secret, behind the messages of each record."""
         is_prior, is_baseline = part.part.name == PRIOR, part.kind == "baseline"
@@ -120,7 +128,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         in_rounds = is_prior or entry_in(self.setting, part).traits.rounds
         auxiliary = not is_baseline and "auxiliary" in entry_in(self.setting, part).needs
         history = self.history if is_baseline else self._used_messages
-        knowledge, seeds = self._knowledge(auxiliary), [stream(self.tables.seed, 0, "starts")]
+        knowledge, seeds = self._knowledge(auxiliary, self.statistics_of(part)), [stream(self.tables.seed, 0, "starts")]
         call = partial(self._answered if is_baseline else self._guess, attack, in_rounds)
         score = self._scored if is_baseline else partial(self._read, part)
         records = len(self.places)
@@ -152,13 +160,13 @@ class SplitTranscriptExposure(TranscriptExposure):
                 frame[f"{column.name} certified"] = cells.tolist()
         self.keep(part, self.places, frame)
 
-    def _knowledge(self, auxiliary: bool) -> CutKnowledge:
+    def _knowledge(self, auxiliary: bool, statistics: Statistics | None = None) -> CutKnowledge:
         """Return what the server knows, with auxiliary rows where these are needed or its own columns tell of them."""
         rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         if rows is not None and (auxiliary or self.training.own_columns is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
-        known = (self.tables.schema, self.tables.statistics, self._defense)
+        known = (self.tables.schema, statistics or self.tables.statistics, self._defense)
         return CutKnowledge(*known, auxiliary_rows, self._base.form)
 
     def _guess(
