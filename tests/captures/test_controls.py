@@ -75,6 +75,12 @@ def of_folder(folder: Path, attack: str, path: Path | None = None, **given: obje
     return attack_capture(path or folder, **{**known, "attacks": [attack], **given})
 
 
+@pytest.fixture(scope="module")
+def read(folder: Path) -> CaptureResult:
+    """What a sound attack reads of all updates."""
+    return of_folder(folder, "unmix", proofs_only=True)
+
+
 def report_of(result: CaptureResult) -> Report:
     assert result.attacked is not None
     return captured_report(result.attacked)
@@ -93,10 +99,10 @@ def lifts(report: Report) -> dict[str, float]:
     return on_labels | {row.attack: row.lift or 0.0 for row in rows if row.column is None}
 
 
-def test_a_sound_attack_reads_nothing_of_exchanged_updates(folder: Path) -> None:
-    report = report_of(of_folder(folder, "unmix", proofs_only=True))
-    [read] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
-    assert (read.mean, read.n) == (1.0, CLIENTS)
+def test_a_sound_attack_reads_nothing_of_exchanged_updates(read: CaptureResult) -> None:
+    report = report_of(read)
+    [row] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    assert (row.mean, row.n) == (1.0, CLIENTS)
     assert lifts(report)["unmix"] <= 0
     assert named(report) == []
     assert "Negative control: the messages carry nothing of what is scored." in page(audit_document(report))
@@ -111,26 +117,29 @@ def test_an_attack_that_does_not_read_the_update_is_named(folder: Path, monkeypa
 
 
 def test_why_there_is_no_control_is_said(folder: Path, tmp_path: Path) -> None:
-    off = report_of(of_folder(folder, "unmix", proofs_only=True, control=False))
+    off = report_of(of_folder(folder, "single_activation", control=False))
     assert off.negative is None
     assert "Negative control: none was run. It was switched off." in page(audit_document(off))
     for name in ("0.safetensors", "model.safetensors"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     truth = folder / "own" / "c0.csv"
-    alone = report_of(of_folder(folder, "unmix", tmp_path, proofs_only=True, truth=truth))
+    alone = report_of(of_folder(folder, "single_activation", tmp_path, truth=truth))
     assert "Messages are exchanged among clients" in page(audit_document(alone))
     given = {"truth": truth, "weights": folder / "model.safetensors"}
-    update = report_of(of_folder(folder, "unmix", folder / "0.safetensors", proofs_only=True, **given))
+    update = report_of(of_folder(folder, "single_activation", folder / "0.safetensors", **given))
     assert "These files are one message" in page(audit_document(update))
 
 
-def test_messages_are_exchanged_among_clients_alone_and_knowledge_stays(folder: Path) -> None:
-    """Of two messages of the same records none is given to the other; what is known of a client stays with it."""
-    result = of_folder(folder, "unmix", proofs_only=True)
-    assert result.attacked is not None
-    assert result.attacked.negative is not None
-    exposure = result.attacked.negative.audit.exposure
+def test_messages_are_exchanged_and_what_is_known_stays(read: CaptureResult) -> None:
+    """Of two messages of the same records none is given to the other."""
+    assert read.attacked is not None
+    assert read.attacked.negative is not None
+    first, exposure = read.attacked.audit.exposure, read.attacked.negative.audit.exposure
+    assert isinstance(first, RecordsExposure)
     assert isinstance(exposure, RecordsExposure)
+    assert exposure.view is not first.view
+    assert exposure.truth is first.truth
+    assert exposure.starts == first.starts
     with pytest.raises(BadInputError, match="there are 0 such clients"):
         swapped_among({"a": exposure, "b": exposure})
 

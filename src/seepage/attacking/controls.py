@@ -29,7 +29,9 @@ def with_control(attacked: Attacked, spec: CapturedSpec, started: Started | None
     """
     audit = attacked.audit
     try:
-        exposure = _swapped(audit.exposure, spec)
+        if not spec.control:
+            raise BadInputError(_SWITCHED_OFF)
+        exposure = audit.exposure.swapped()
     except BadInputError as error:
         audit.no_negative = str(error)
         return attacked
@@ -44,12 +46,6 @@ def with_control(attacked: Attacked, spec: CapturedSpec, started: Started | None
         runs.append(replace(run, measured=measured, evidence=None))
     units = tuple(range(control.captured))
     return replace(attacked, negative=Attacked(control, tuple(replace(run, units=units) for run in runs)))
-
-
-def _swapped(exposure: CapturedExposure, spec: CapturedSpec) -> CapturedExposure:
-    if not spec.control:
-        raise BadInputError(_SWITCHED_OFF)
-    return exposure.swapped()
 
 
 def _of_members(figure: Measurement) -> Measurement:

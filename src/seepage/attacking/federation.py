@@ -136,7 +136,7 @@ class FederationAttack:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
         except Exception as error:
-            return _without(file, error), None
+            return _finding_on_failure(file, error), None
         finally:
             listener.advance(1.0 - done)
         try:
@@ -146,11 +146,11 @@ class FederationAttack:
             # What cannot be written for one update cannot be for the others.
             raise
         except Exception as error:
-            return _without(file, error), None
+            return _finding_on_failure(file, error), None
         records, cells, estimated = counts_of(recovered.guess, recovered.certainty)
         regime = "" if recovered.guess.regime is None else recovered.guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
-        why, doubt = regime.removeprefix(NOT_TRIED), _doubt(recovered)
+        why, doubt = regime.removeprefix(NOT_TRIED), _doubt_of_search(recovered)
         if outcome == "nothing" and regime.startswith(NOT_TRIED):
             outcome = "not tried"
         elif outcome == "nothing" and doubt is not None:
@@ -270,13 +270,13 @@ class FederationAttack:
         return files
 
 
-def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
+def _finding_on_failure(file: CapturedFile, error: Exception) -> UpdateFinding:
     """Return the finding on an update whose attack failed."""
     outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
 
 
-def _doubt(recovered: Recovered) -> str | None:
+def _doubt_of_search(recovered: Recovered) -> str | None:
     """Return why an update without a proved cell may still leak; None where the search was complete."""
     guess, about = recovered.guess, recovered.capture.about
     [search] = guess.searches or [None]

@@ -10,7 +10,7 @@ import torch
 
 from seepage.assessment.row import ResultRow
 from seepage.attacking.run import Attacked
-from seepage.settings.captured import Findings, FindingsSection, FindingsTable, Written
+from seepage.settings.findings import Findings, FindingsSection, FindingsTable, Written
 from seepage.text import clean, how_many
 from seepage.wire.horizontal import RecordsGuess
 

@@ -16,7 +16,8 @@ from seepage.errors import BadInputError, CertifiedWrongError, one_line
 from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
-from seepage.settings.captured import CapturedAudit, CapturedSpec, Findings
+from seepage.settings.captured import CapturedAudit, CapturedSpec
+from seepage.settings.findings import Findings
 from seepage.settings.part import Part, as_part
 from seepage.settings.setting import PlannedPart, Progress
 from seepage.text import percent

@@ -21,8 +21,9 @@ from seepage.captures.trees import is_tree_file
 from seepage.errors import BadInputError
 from seepage.files import check_file
 from seepage.run.runner import Listener
-from seepage.settings.captured import NO_EXCHANGE, RECONSTRUCTION, CapturedAudit, CapturedSpec, Findings, Reader
+from seepage.settings.captured import NO_EXCHANGE, RECONSTRUCTION, CapturedAudit, CapturedSpec, Reader
 from seepage.settings.catalogue import settings
+from seepage.settings.findings import Findings
 from seepage.settings.horizontal.read import FolderSpec, UpdateSpec, UpdatesSpec
 from seepage.settings.option import SpecField
 from seepage.tabular.schema import Schema
@@ -58,7 +59,7 @@ class Kind:
 def kinds() -> list[Kind]:
     """Return the kinds of captures, of which the first that reads a path counts."""
     readers = [plugin.reader for plugin in reversed(settings().values()) if plugin.reader is not None]
-    return [*map(_read_by, readers), *_OF_UPDATES]
+    return [*map(_kind_of_reader, readers), *_OF_UPDATES]
 
 
 def options() -> list[tuple[type[CapturedSpec], SpecField]]:
@@ -143,7 +144,7 @@ def _check_format(path: Path) -> None:
         )
 
 
-def _read_by(reader: Reader) -> Kind:
+def _kind_of_reader(reader: Reader) -> Kind:
     """Return the kind of capture of a setting's reader."""
 
     def attack(path: Path, spec: CapturedSpec, out: Path | None, listener: Listener) -> CaptureResult:

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-import pandas as pd
 from pydantic import model_validator
 
 from seepage import registry
@@ -16,6 +15,7 @@ from seepage.assessment import Measurement, ResultRow, create
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.seeds import stream
+from seepage.settings.findings import Findings
 from seepage.settings.guessing import measure
 from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, TABLE, Option, SpecField, fields_of
 from seepage.settings.outcomes import attacked_records
@@ -123,50 +123,6 @@ class CapturedSpec(Spec):
         kinds = [kind for kind in cls.__mro__ if issubclass(kind, CapturedSpec)]
         names = {*_OF_AUDITS, *(name for kind in kinds for name in kind.__annotations__)}
         return {name: described for name, described in fields_of(cls).items() if name in names}
-
-
-Written = Literal["text", "long", "count", "share", "gain", "number", "interval", "share_interval", "outcome"]
-
-
-@dataclass(frozen=True)
-class FindingsTable:
-    """A table of findings as plain values: title, key and form of each column, and a record a line.
-
-    ``sparse`` tables are shown without columns that no record has a value of.
-    """
-
-    caption: str
-    columns: tuple[tuple[str, str, Written], ...]
-    records: tuple[Mapping[str, Any], ...]
-    sparse: bool = False
-
-
-@dataclass(frozen=True)
-class FindingsSection:
-    """A part of what was found, in words and tables for a report that holds no record."""
-
-    title: str
-    words: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    tables: tuple[FindingsTable, ...] = ()
-    name: str = "read"
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What was found in captured messages of any kind.
-
-    Attributes:
-        sections: parts of a report.
-        figures: the same as JSON values, without any guessed cell.
-        files: guessed records and what goes with them, by the name of their file.
-        records: first records, for those who may see them; None where they are not shown.
-    """
-
-    sections: tuple[FindingsSection, ...]
-    figures: Mapping[str, object]
-    files: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    records: FindingsTable | None = None
 
 
 class CapturedExposure(Exposure, ABC):

@@ -29,6 +29,7 @@ from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
+from seepage.wire.membership import MembershipGuess
 
 # Largest shares of non-members that are taken for members, by the name of the figure.
 RATES = {"membership_tpr": 0.001, "membership_tpr_1": 0.01}
@@ -240,13 +241,6 @@ def _federated(
 
 
 @dataclass(frozen=True)
-class ScoredRecords:
-    """The guess of a membership attack: higher scores for likelier members."""
-
-    scores: Float[Tensor, "target record"]
-
-
-@dataclass(frozen=True)
 class LogitsOfRecords:
     """What attacked models say of the records that are asked about, and of others that no model was trained on."""
 
@@ -267,29 +261,31 @@ class ShadowLogits:
     left_out: Bool[Tensor, "target model"] | None
 
 
-def _lira(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> ScoredRecords:
-    return ScoredRecords(lira_scores(view.records, known.records, known.members, known.left_out))
+def _lira(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
+    return MembershipGuess(lira_scores(view.records, known.records, known.members, known.left_out).unbind(0))
 
 
-def _rmia(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> ScoredRecords:
+def _rmia(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
     population = view.population, known.population
-    return ScoredRecords(rmia_scores(view.records, known.records, known.members, population, known.left_out))
+    return MembershipGuess(
+        rmia_scores(view.records, known.records, known.members, population, known.left_out).unbind(0)
+    )
 
 
-def _loss(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> ScoredRecords:
-    return ScoredRecords(loss_scores(view.records))
+def _loss(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
+    return MembershipGuess(loss_scores(view.records).unbind(0))
 
 
 def _measured(
     name: str,
-    guess_scores: Callable[..., ScoredRecords],
+    guess_scores: Callable[..., MembershipGuess],
     inputs: tuple[LogitsOfRecords, ShadowLogits],
     truth: Bool[Tensor, "target record"],
 ) -> Outcome:
     """Return the figures of an attack, or a baseline, on one repetition."""
 
-    def score(guess: ScoredRecords) -> Outcome:
-        values = guess.scores
+    def score(guess: MembershipGuess) -> Outcome:
+        values = torch.stack([*guess.scores])
         figures = membership_figures(values[truth][None], values[~truth][None], RATES)
         if name == "loss":
             # A loss below log 2 is a chance above one half.
@@ -298,7 +294,7 @@ def _measured(
         return Outcome(figures)
 
     part = PlannedPart(Part(name=name), "baseline" if name in _BASELINES else "attack")
-    secret = AttackedSecret("membership", ScoredRecords, lambda: inputs, [], score, len(truth), attack=guess_scores)
+    secret = AttackedSecret("membership", MembershipGuess, lambda: inputs, [], score, len(truth), attack=guess_scores)
     return measure(part, secret)
 
 
@@ -322,7 +318,7 @@ def _repetition(
             known = ShadowLogits(logits[shadows], population[shadows], trained.members, left_out[target])
             attacks = {"lira": _lira, "rmia": _rmia}
             if sees == "final":
-                chance = ScoredRecords(torch.rand(truth.shape, generator=generator, dtype=torch.float64))
+                chance = MembershipGuess(torch.rand(truth.shape, generator=generator, dtype=torch.float64).unbind(0))
                 guessed = _measured("random", lambda *_, chance=chance: chance, (view, known), truth)
                 outcomes["random", "nothing", target] = guessed
                 attacks["loss"] = _loss
