@@ -19,9 +19,9 @@ from pathlib import Path
 from csv_lines import signed
 
 from seepage.assessment.intervals import Estimate, student
-from seepage.assessment.training_membership import MembershipTest, measure_training_membership
 from seepage.datasets import load
 from seepage.protocols.trees import Boosting
+from seepage.settings.training_membership import MembershipTest, measure_training_membership
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 

@@ -206,8 +206,7 @@ def measured(
             # Running statistics are sent, too.
             capture_running(path, network)
         save_file(sent, weights)
-        options = {"iterations": iterations}
-        attack = FederationAttack(network, data.schema, options=options, reference=data.all, seed=update)
+        attack = FederationAttack.of(network, data.schema, data.all, iterations=iterations, seed=update)
         recovered = attack.update(path, weights)
     return dict(zip(KEYS, (dataset, federation, stays, records, update), strict=True)) | scored(recovered, truth, data)
 

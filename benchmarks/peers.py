@@ -37,12 +37,12 @@ import seepage
 from seepage.assessment.empirical_epsilon import error_bound, one_run_bound
 from seepage.assessment.intervals import interval
 from seepage.assessment.membership import membership_figures
-from seepage.assessment.training_membership import RATES, MembershipTest, RowCounts, train_models
 from seepage.attacks.membership import lira_scores, rmia_scores
 from seepage.datasets import load
 from seepage.defenses.accounting import gaussian_epsilon
 from seepage.report.questions import questions
 from seepage.report.report import Report
+from seepage.settings.training_membership import RATES, MembershipTest, RowCounts, train_models
 from seepage.shadow.stacked import Dense
 from seepage.tabular.schema import Discrete
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from flower_adult.task import DATA, Net
 
-from seepage.attacking.federation import AttackedFederation, FederationAttack
+from seepage.attacking.federation import FederationAttack
+from seepage.attacking.findings import AttackedFederation
 from seepage.errors import BadInputError
 from seepage.report.captured import read_document
 from seepage.report.terminal import make_console, show
-from seepage.settings.horizontal.read import PROOFS_ONLY
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
 
 def audit(folder: Path) -> AttackedFederation:
     """Return what the updates give away; what is not proved is not estimated."""
-    return FederationAttack(Net(), DATA.schema, options=PROOFS_ONLY, reference=DATA.train).run(folder)
+    return FederationAttack.of(Net(), DATA.schema, DATA.train, proofs_only=True).run(folder)
 
 
 if __name__ == "__main__":

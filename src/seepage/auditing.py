@@ -395,13 +395,15 @@ def _reports(
 def captured_report(attacked: Attacked) -> Report:
     """Return the report on an attacked capture: rows, checks and gate as of any audit."""
     audit, runs = attacked.audit, [run for run in attacked.runs if run.measured]
-    facts = Facts(audit, attacked.rows, runs)
+    negative = None if attacked.negative is None else attacked.negative.rows
+    facts = Facts(audit, attacked.rows, runs, negative=negative)
     findings, limits = run_checks(facts), Limits(audit) if audit.spec.gate else None
     if limits is not None:
         check_gate(limits.limit, audit.about.columns, [configuration.defense for configuration in audit.configurations])
         limits.look(functools.partial(side_by_side, runs))
     decision = None if limits is None else decide(limits, attacked.rows, runs, findings, facts.gaps)
-    return Report(audit, attacked.rows, runs, findings, origin=provenance([audit]), decision=decision)
+    origin = provenance([audit])
+    return Report(audit, attacked.rows, runs, findings, negative=negative, origin=origin, decision=decision)
 
 
 def measured(

@@ -11,16 +11,16 @@ import torch
 from scipy.stats import norm
 
 from seepage.assessment.columns import auc
-from seepage.assessment.training_membership import (
+from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
+from seepage.datasets import load
+from seepage.errors import BadInputError
+from seepage.protocols.trees import Boosting, margins_by_round, train_together
+from seepage.settings.training_membership import (
     MembershipFigure,
     MembershipTest,
     measure_training_membership,
     member_gap,
 )
-from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
-from seepage.datasets import load
-from seepage.errors import BadInputError
-from seepage.protocols.trees import Boosting, margins_by_round, train_together
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from tests.tables import pay_table

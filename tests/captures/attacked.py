@@ -11,8 +11,8 @@ from seepage.settings.captured import RECONSTRUCTION
 
 
 def attacked(folder: Path, model: str | None = None, attacks: object = (), **given: object) -> CaptureResult:
-    """Attack a transcript; options that are None are not given."""
-    options = {"model": model, "attacks": attacks, **given}
+    """Attack a transcript without a control; options that are None are not given."""
+    options = {"model": model, "attacks": attacks, "control": False, **given}
     return attack_capture(folder, **{name: value for name, value in options.items() if value is not None})
 
 

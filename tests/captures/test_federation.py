@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,14 @@ from torch import Tensor, nn
 
 from seepage import registry
 from seepage.assessment.measurement import Measurement
-from seepage.attacking.federation import (
-    AttackedFederation,
-    ClientFinding,
-    FederationAttack,
-    UpdateFinding,
-    find_captures,
-)
+from seepage.attacking.federation import FederationAttack
+from seepage.attacking.findings import AttackedFederation, ClientFinding, UpdateFinding
 from seepage.attacking.run import _joined
 from seepage.attacking.updates import Recovered
 from seepage.attacks import create
 from seepage.auditing import captured_report
 from seepage.captures.captured import Description, encoding_of, save_capture
+from seepage.captures.folder import find_captures
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
@@ -35,7 +30,6 @@ from seepage.models.states import state_digest
 from seepage.report.captured import captured_document
 from seepage.report.page import page
 from seepage.run.runner import Listener, Run
-from seepage.settings.horizontal.read import PROOFS_ONLY
 from seepage.settings.part import Part
 from seepage.settings.setting import Configuration, PlannedPart
 from seepage.settings.spec import Gate
@@ -91,7 +85,7 @@ def kept() -> dict[str, Recovered]:
 
 @pytest.fixture(scope="module")
 def findings(folder: Path, kept: dict[str, Recovered]) -> AttackedFederation:
-    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=folder)
+    attack = FederationAttack.of("nn3", DATA.schema, proofs_only=True, reference=DATA.train, truth=folder)
     return attack.run(folder, keep=kept.__setitem__)
 
 
@@ -118,7 +112,7 @@ def test_records_seen_in_two_rounds_count_once(findings: AttackedFederation) -> 
 
 
 def test_without_the_rows_equal_records_are_linked_too(folder: Path) -> None:
-    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train)
+    attack = FederationAttack.of("nn3", DATA.schema, proofs_only=True, reference=DATA.train)
     together = attack.run(folder).clients[0]
     assert (together.client, together.records, together.proved_records) == ("a", 2 * RECORDS, RECORDS)
     assert together.score is None
@@ -160,7 +154,7 @@ def test_an_update_on_which_the_attack_breaks_is_a_row_and_the_others_are_read(
         about = description(round, module, client="a")
         scaled = {name: factor * part for name, part in update.items()}
         save_capture(tmp_path / f"round-{round}.safetensors", scaled, about)
-    found = FederationAttack("nn3", DATA.schema, "breaking").run(tmp_path)
+    found = FederationAttack.of("nn3", DATA.schema, attacks=["breaking"]).run(tmp_path)
     assert [update.outcome for update in found.updates] == ["failed", "proved"]
     assert found.updates[0].why == "MemoryError: no place for so large a bias"
     assert found.counts["failed"] == 1
@@ -179,7 +173,7 @@ def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> 
             own.unlink()
             own.mkdir()
 
-    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=own)
+    attack = FederationAttack.of("nn3", DATA.schema, proofs_only=True, reference=DATA.train, truth=own)
     found = attack.run(tmp_path / "captured", keep=keep)
     assert [update.outcome for update in found.updates] == ["proved", "proved"]
     assert found.clients[0].why.startswith("not linked: ")
@@ -192,7 +186,7 @@ def test_an_update_that_contradicts_its_description_is_not_tried(folder: Path, t
     module = nn3(DATA.schema, seed=1).module
     about = description(1, module, batch_size=2)
     save_capture(tmp_path / "update.safetensors", gradient(module, slice(0, RECORDS)), about)
-    [found] = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path).updates
+    [found] = FederationAttack.of("nn3", DATA.schema, proofs_only=True).run(tmp_path).updates
     assert (found.outcome, found.records) == ("not tried", 2)
     assert "gradients of rank 4 are more than 2 records leave" in found.why
 
@@ -205,7 +199,7 @@ def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, t
     save_capture(tmp_path / "update.safetensors", gradient(module, slice(0, RECORDS)), about)
     with open(os.fsencode(tmp_path) + b"/client-\xff.safetensors", "wb") as odd:
         odd.write(b"nothing")
-    found = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path)
+    found = FederationAttack.of("nn3", DATA.schema, proofs_only=True).run(tmp_path)
     assert {update.client: update.outcome for update in found.updates} == {
         "../../a\0b": "proved",
         r"\udcff": "not tried",
@@ -223,7 +217,7 @@ def test_one_update_with_the_rows_of_its_batch_is_scored(folder: Path, tmp_path:
     for name in ("client-a.safetensors", "model.safetensors"):
         (tmp_path / name).write_bytes((folder / "round-0001" / name).read_bytes())
     DATA.train.frame.iloc[:RECORDS].to_csv(tmp_path / "own.csv", index=False)
-    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=tmp_path / "own.csv")
+    attack = FederationAttack.of("nn3", DATA.schema, proofs_only=True, reference=DATA.train, truth=tmp_path / "own.csv")
     [found] = attack.run(tmp_path).updates
     assert found.score is not None
     assert found.score.mean == 1
@@ -240,8 +234,10 @@ def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
         DATA.train.frame.iloc[place : place + 1].to_csv(tmp_path / "own" / f"c{place}.csv", index=False)
     (tmp_path / "5.safetensors").write_bytes(b"nothing")
     limit = Gate(above=0.2)
-    attack = FederationAttack("nn3", DATA.schema, "single_activation", reference=DATA.train, gate=limit)
-    found = replace(attack, truth=tmp_path / "own").run(tmp_path)
+    attack = FederationAttack.of(
+        "nn3", DATA.schema, attacks=["single_activation"], reference=DATA.train, gate=limit, truth=tmp_path / "own"
+    )
+    found = attack.run(tmp_path)
     assert found.attacked is not None
     row = found.attacked.row()
     assert row is not None
@@ -257,11 +253,11 @@ def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "client-a.safetensors").write_bytes((folder / "round-0001" / "client-a.safetensors").read_bytes())
     weights = folder / "round-0002" / "model.safetensors"
-    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, weights=weights)
+    attack = FederationAttack.of("nn3", DATA.schema, proofs_only=True, weights=weights)
     [found] = attack.run(tmp_path).updates
     assert found.outcome == "not tried"
     assert "is not the model that the server sent" in found.why
-    [found] = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path).updates
+    [found] = FederationAttack.of("nn3", DATA.schema, proofs_only=True).run(tmp_path).updates
     assert "there is no model.safetensors beside the update" in found.why
 
 
@@ -272,7 +268,9 @@ def test_restarts_that_agree_are_an_estimate(folder: Path, tmp_path: Path) -> No
     about = description(0, module, batch_size=1)
     save_capture(tmp_path / "client-c.safetensors", gradient(module, slice(0, 1)), about)
     options = {"restarts": 3, "iterations": 150}
-    [found] = FederationAttack("nn3", DATA.schema, "tableak", options).run(tmp_path).updates
+    [found] = (
+        FederationAttack.of("nn3", DATA.schema, attacks=[{"name": "tableak", "options": options}]).run(tmp_path).updates
+    )
     assert (found.outcome, found.proved_records, found.estimated_records) == ("estimated", 0, 1)
 
 
@@ -282,7 +280,7 @@ def test_each_update_of_a_folder_is_attacked_from_starts_of_its_own(tmp_path: Pa
     for client in ("a", "b"):
         about = description(0, module, batch_size=1, client=client)
         save_capture(tmp_path / f"client-{client}.safetensors", gradient(module, slice(0, 1)), about)
-    attack = FederationAttack("nn3", DATA.schema, "dlg", {"iterations": 1})
+    attack = FederationAttack.of("nn3", DATA.schema, attacks=["dlg"], iterations=1)
     attack.run(tmp_path, keep=read.__setitem__)
     alone = attack.update(tmp_path / "client-a.safetensors", tmp_path / "model.safetensors")
     first, second = read["client-a"].guess.cells, read["client-b"].guess.cells
@@ -298,10 +296,16 @@ def test_rounds_of_the_same_batch_are_matched_together(tmp_path: Path) -> None:
         about = description(round, module, batch_size=1, client="c")
         save_capture(tmp_path / f"round-{round}" / "update.safetensors", gradient(module, slice(0, 1)), about)
     options = {"restarts": 1, "iterations": 1}
-    [together] = FederationAttack("nn3", DATA.schema, "tableak", options, holds=1).run(tmp_path).clients
+    [together] = (
+        FederationAttack.of("nn3", DATA.schema, attacks=[{"name": "tableak", "options": options}], holds=1)
+        .run(tmp_path)
+        .clients
+    )
     assert (together.rounds, together.records) == (2, 1)
     assert together.why == "all rounds matched together, as of the same records"
-    [together] = FederationAttack("nn3", DATA.schema, "tableak", options).run(tmp_path).clients
+    [together] = (
+        FederationAttack.of("nn3", DATA.schema, attacks=[{"name": "tableak", "options": options}]).run(tmp_path).clients
+    )
     assert together.why == "rounds attacked one by one, equal records linked"
 
 
@@ -309,7 +313,13 @@ def test_what_could_not_be_searched_is_never_nothing(folder: Path, tmp_path: Pat
     """The exact search has no multiplications to spend: that nothing was proved says nothing."""
     for name in ("client-a.safetensors", "model.safetensors"):
         (tmp_path / name).write_bytes((folder / "round-0001" / name).read_bytes())
-    [found] = FederationAttack("nn3", DATA.schema, options={**PROOFS_ONLY, "operations": 1.0}).run(tmp_path).updates
+    [found] = (
+        FederationAttack.of(
+            "nn3", DATA.schema, proofs_only=True, attacks=[{"name": "unmix", "options": {"operations": 1.0}}]
+        )
+        .run(tmp_path)
+        .updates
+    )
     assert (found.outcome, found.records) == ("not tried", RECORDS)
     assert "multiplications" in found.why
 
@@ -357,7 +367,7 @@ def test_figures_of_updates_are_joined_without_correlations_across_the_victims_o
 
 
 def test_a_table_of_one_client_is_not_taken_for_several(folder: Path) -> None:
-    attack = FederationAttack("nn3", DATA.schema, truth=folder / "a.csv")
+    attack = FederationAttack.of("nn3", DATA.schema, truth=folder / "a.csv")
     with pytest.raises(BadInputError, match="the updates are of 2 clients; give a folder"):
         attack.run(folder)
 
@@ -378,7 +388,7 @@ class Shares(Listener):
 
 def test_progress_ends_with_all_work_done(folder: Path) -> None:
     shares = Shares()
-    FederationAttack("nn3", DATA.schema, "single_activation").run(folder, shares)
+    FederationAttack.of("nn3", DATA.schema, attacks=["single_activation"]).run(folder, shares)
     assert shares.jobs == 4
     assert shares.work == pytest.approx(4)
     assert shares.failures >= 2

@@ -77,7 +77,9 @@ def captured(
 
 
 def attacked(network: nn.Module, path: Path, weights: Path) -> Recovered:
-    return FederationAttack(network, DATA.schema, reference=DATA.all, options=QUICK).update(path, weights)
+    return FederationAttack.of(network, DATA.schema, DATA.all, attacks=[{"name": "unmix", "options": QUICK}]).update(
+        path, weights
+    )
 
 
 def cells_read(recovered: Recovered) -> set[tuple[float, ...]]:
@@ -270,7 +272,7 @@ def test_scikit_learns_logistic_regression_is_read_of_one_record_and_sure_of_no_
     seepage.capture(before, after, path, training=training, batch_size=records, statistics=DATA.statistics)
     save_file({"out.weight": torch.zeros(1, WIDTH).double(), "out.bias": torch.zeros(1).double()}, weights)
     options = {"restarts": 3, "iterations": 60}
-    found = FederationAttack(Logistic(), DATA.schema, options=options, reference=DATA.all).update(path, weights)
+    found = FederationAttack.of(Logistic(), DATA.schema, DATA.all, **options).update(path, weights)
     assert not any("not the one that the server sent" in note for note in found.notes)
     assert found.guess.certified is None or not bool(found.guess.certified.any())
     if records == 1:

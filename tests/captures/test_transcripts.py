@@ -175,6 +175,15 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     found = attacked(training.folder, attacks=["ridge_sa"], truth=truth, known=known, data=public)
     assert value(found, "ridge_sa", "accuracy", None) == 1.0
     assert len(answers(found, "ridge_sa")) == 40
+    some = ["ridge_sa", "layer_inversion"]
+    exchanged = attacked(training.folder, attacks=some, truth=truth, known=known, data=public, control=True).attacked
+    assert exchanged is not None
+    assert exchanged.negative is not None
+    for name in some:
+        row = exchanged.negative.row(attack=name)
+        assert row is not None
+        assert row.n == 40
+        assert (row.lift or 0) < 0.05
     live = attacked(training.folder, attacks=["informed_qa"], known=known, data=public)
     assert "live party" in reasons(live)["informed_qa"]
     equal = attacked(training.folder, attacks=["esa:{match: features}"], truth=truth)

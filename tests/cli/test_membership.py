@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from seepage.assessment import Estimate
-from seepage.assessment.training_membership import RIGHT, MembershipFigure
 from seepage.cli.membership import _summary
+from seepage.settings.training_membership import RIGHT, MembershipFigure
 from tests.commands import Run, commands
 
 _FEW = ("--rows", "40", "--shadows", "6", "--repetitions", "3", "--hidden", "16", "--epochs", "10")

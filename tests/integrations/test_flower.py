@@ -384,7 +384,7 @@ def test_a_reply_without_a_personal_head_is_captured_as_what_was_sent(tmp_path: 
     strategy = Captured(fraction_evaluate=0.0).capture_to(tmp_path / "captured", RECIPE, head="softmax")
     strategy.start(Personal(), arrays(dict(network().state_dict())), num_rounds=1)
     folder = tmp_path / "captured" / "round-0001"
-    attack = FederationAttack(network(), DATA.schema, options={"restarts": 1, "iterations": 1}, reference=DATA.train)
+    attack = FederationAttack.of(network(), DATA.schema, DATA.train, restarts=1, iterations=1)
     finding, _ = attack.run(tmp_path / "captured").updates
     assert finding.records == 8
     assert any("'4.weight', '4.bias' stayed with the client, values unknown" in note for note in finding.notes)

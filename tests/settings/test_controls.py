@@ -35,7 +35,6 @@ from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
 from seepage.settings.pooled import audit as pooled
-from seepage.settings.pooled import seed as pooled_seed
 from seepage.settings.pooled.audit import PooledAudit
 from seepage.settings.pooled.seed import AttackSeed
 from seepage.settings.pooled.spec import PooledSpec
@@ -326,6 +325,10 @@ def test_the_control_is_on_the_rows_of_the_audit(setting: str) -> None:
     assert {part.kind for part in control.parts} == {"attack", "baseline"}
 
 
+def _unshuffled(shuffled: bool = False) -> Meta:
+    return Meta()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("faulty", [False, True])
 def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +338,7 @@ def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, mon
     spec = made.spec.model_copy(update={"sensitive": ("planted",), "value": "heads", "shares": (0.1, 0.9), "epochs": 6})
     told = PooledAudit(spec.model_copy(update={"control": False}), planted)
     if faulty:
-        monkeypatch.setattr(pooled_seed, "Meta", lambda shuffled: Meta())
+        register(monkeypatch, registry.attacks, "meta", _unshuffled, "pooled")
     [report] = run_all([told])
     assert report.findings is not None
     [score] = [row for row in report.rows if row.attack == pooled.SHUFFLED]

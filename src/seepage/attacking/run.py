@@ -16,7 +16,8 @@ from seepage.errors import BadInputError, CertifiedWrongError, one_line
 from seepage.results.rows import contradicted, rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
-from seepage.settings.captured import CapturedAudit, CapturedSpec, Findings
+from seepage.settings.captured import CapturedAudit, CapturedSpec
+from seepage.settings.findings import Findings
 from seepage.settings.part import Part, as_part
 from seepage.settings.setting import PlannedPart, Progress
 from seepage.text import percent
@@ -24,11 +25,15 @@ from seepage.text import percent
 
 @dataclass(frozen=True)
 class Attacked:
-    """The results of the attacks on a capture, and the reason for each attack that could not be tried."""
+    """The results of the attacks on a capture, and the reason for each attack that could not be tried.
+
+    ``negative`` are those on exchanged messages; where there are none the audit says why.
+    """
 
     audit: CapturedAudit
     runs: tuple[Run, ...]
     not_tried: Mapping[str, str] = field(default_factory=dict)
+    negative: Attacked | None = None
 
     @cached_property
     def rows(self) -> tuple[ResultRow, ...]:
@@ -106,7 +111,8 @@ def _run(audit: CapturedAudit, part: PlannedPart, progress: Progress | None) -> 
         evidence=outcome.evidence[0] if outcome.evidence else None,
         planned=1,
     )
-    for share in contradicted([run]).values():
+    # Proofs are right about the messages, which are those of others in a negative control.
+    for share in contradicted([run] if audit.exposure.exchanged is None else []).values():
         raise CertifiedWrongError(
             f"{percent(share)} of the certified cells are wrong by the truth: a mistake in seepage, please report "
             "it, or the truth is that of other records. Nothing of this capture counts as certified."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from seepage import registry
+from seepage.attacking.controls import with_control
 from seepage.attacking.federation import FederationAttack
 from seepage.attacking.run import Attacked, labelled, run_parts
 from seepage.attacking.updates import FILES, check_new, write_recovered
@@ -19,23 +18,18 @@ from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, chec
 from seepage.captures.captured import read_description
 from seepage.captures.folder import find_captures
 from seepage.captures.trees import is_tree_file
-from seepage.devices import find_device
-from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import check_file
-from seepage.protocols.recipe import DeclaredLoss
 from seepage.run.runner import Listener
-from seepage.settings.captured import RECONSTRUCTION, CapturedAudit, CapturedSpec, Findings, Reader
+from seepage.settings.captured import NO_EXCHANGE, RECONSTRUCTION, CapturedAudit, CapturedSpec, Reader
 from seepage.settings.catalogue import settings
-from seepage.settings.horizontal.read import PROOFS_ONLY, FolderSpec, UpdateSpec, UpdatesSpec
+from seepage.settings.findings import Findings
+from seepage.settings.horizontal.read import FolderSpec, UpdateSpec, UpdatesSpec
 from seepage.settings.option import SpecField
 from seepage.tabular.schema import Schema
 from seepage.text import listed
 
 PAGE, RESULTS = "report.html", FILES[2]
-# Fields of a spec that are fields of an attack on updates in Python, too.
-_SHARED = ("truth", "weights", "batch_size", "head", "separator", "seed", "restore_labels", "allow_large")
-_SHARED += ("model_seed", "dropout", "gate")
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class Kind:
 def kinds() -> list[Kind]:
     """Return the kinds of captures, of which the first that reads a path counts."""
     readers = [plugin.reader for plugin in reversed(settings().values()) if plugin.reader is not None]
-    return [*map(_read_by, readers), *_OF_UPDATES]
+    return [*map(_kind_of_reader, readers), *_OF_UPDATES]
 
 
 def options() -> list[tuple[type[CapturedSpec], SpecField]]:
@@ -150,51 +144,29 @@ def _check_format(path: Path) -> None:
         )
 
 
-def _read_by(reader: Reader) -> Kind:
+def _kind_of_reader(reader: Reader) -> Kind:
     """Return the kind of capture of a setting's reader."""
 
     def attack(path: Path, spec: CapturedSpec, out: Path | None, listener: Listener) -> CaptureResult:
         if out is not None:
             check_new(out, (RESULTS, RECONSTRUCTION))
         attacked = run_parts(CapturedAudit(spec, reader.read(path, spec)), listener.started)
+        attacked = with_control(attacked, spec, listener.started)
         return CaptureResult(attacked.findings, attacked)
 
     return Kind(reader.words, reader.reads, reader.spec, attack, reader.check)
 
 
-def _on_updates(spec: UpdatesSpec, **further: Any) -> FederationAttack:
-    """Return the attack on captured updates with the options of a spec."""
+def _on_updates(spec: UpdatesSpec) -> FederationAttack:
+    """Return the attack on captured updates by a spec."""
     assert spec.model is not None
     assert spec.schema_file is not None
-    if len(spec.attacks) > 1:
-        raise BadInputError(
-            f"captured updates are read by one attack, got {' and '.join(part.title for part in spec.attacks)}; name "
-            "one, and the others in further commands with an --out of their own."
-        )
-    name = spec.attacks[0].name if spec.attacks else "unmix"
-    factory = registry.attacks.of("horizontal")[name].factory
-    profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
-    # The attack itself refuses options that it does not take.
-    options: dict[str, Json] = {"profile": spec.profile} if profiled else {}
-    limits = {"restarts": spec.restarts, "iterations": spec.iterations}
-    options |= {limit: value for limit, value in limits.items() if value is not None}
-    options |= (PROOFS_ONLY if spec.proofs_only else {}) | (dict(spec.attacks[0].options) if spec.attacks else {})
-    return FederationAttack(
-        spec.model,
-        Schema.load(spec.schema_file),
-        name,
-        options,
-        reference=spec.data,
-        device=find_device(spec.device),
-        loss=None if spec.loss is None else DeclaredLoss(**spec.loss.model_dump()),
-        **{name: getattr(spec, name) for name in _SHARED},
-        **further,
-    )
+    return FederationAttack(spec.model, Schema.load(spec.schema_file), spec)
 
 
 def _attack_folder(path: Path, spec: FolderSpec, out: Path | None, listener: Listener) -> CaptureResult:
     """Attack the updates of many clients and rounds, and link the rounds of each client."""
-    attack = _on_updates(spec, holds=spec.holds)
+    attack = _on_updates(spec)
     if out is not None:
         check_new(out, (RESULTS, PAGE))
         for file in find_captures(path, spec.weights):
@@ -213,6 +185,7 @@ def _attack_update(path: Path, spec: UpdateSpec, out: Path | None, listener: Lis
         check_new_certificate(spec.certificate)
     listener.begin(1.0, jobs=1)
     recovered = attack.update(path, spec.weights, spec.truth, listener.advance)
+    recovered.attacked.audit.no_negative = NO_EXCHANGE
     if spec.certificate is not None:
         view, opened = recovered.capture.view, spec.open_certificate
         written = write_certificate(

@@ -20,7 +20,8 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import check_out, make_folder, write_whole
 from seepage.results.rows import as_json
-from seepage.settings.captured import RECONSTRUCTION, CapturedAudit, Findings, FindingsSection, FindingsTable
+from seepage.settings.captured import RECONSTRUCTION, CapturedAudit
+from seepage.settings.findings import Findings, FindingsSection, FindingsTable
 from seepage.settings.horizontal.read import UpdateSpec, exposed
 from seepage.settings.part import Part
 from seepage.settings.setting import Progress
@@ -34,7 +35,7 @@ from seepage.wire.horizontal import RecordsGuess
 CONFIDENCE = "confidence.csv"
 FILES = (RECONSTRUCTION, CONFIDENCE, "results.json")
 # Records that are shown where they are read.
-_SOME = 4
+_SHOWN_RECORDS = 4
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Recovered:
         return self.attacked.audit.schema
 
     @property
+    def is_scored(self) -> bool:
+        """Whether the records are known, and the guess was held against them."""
+        return self.attacked.row() is not None
+
+    @property
     def records(self) -> pd.DataFrame:
         """The guessed records, and the labels that were used in the target's column."""
         frame = frame_of(self.schema, self.guess.cells[0])
@@ -78,7 +84,7 @@ class Recovered:
         """What was read, in words, and the records themselves as tables."""
         settings, knowledge, notes = self.settings, self.knowledge, list(self.notes)
         means = self.certainty.nanmean(dim=0)
-        certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
+        certain = {name: _finite_number(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         unsent = left_out_words(self.capture.view.model)
         points = [
             f"number of records: {knowledge['records']}",
@@ -94,17 +100,22 @@ class Recovered:
             tuple(points),
         )
         plain = {"settings": settings, "knowledge": knowledge, "notes": notes, "certainty": certain}
-        return Findings((section,), plain, {RECONSTRUCTION: self.records, CONFIDENCE: self.confidence}, self._first)
+        return Findings(
+            (section,), plain, {RECONSTRUCTION: self.records, CONFIDENCE: self.confidence}, self._first_records
+        )
 
     @property
-    def _first(self) -> FindingsTable:
+    def _first_records(self) -> FindingsTable:
         """The first records, with the attacker's certainty."""
         records, names = self.records, self.schema.names
-        shown = min(_SOME, len(records))
+        shown = min(_SHOWN_RECORDS, len(records))
         lines = [
             {
                 "column": clean(name, 32),
-                **{str(r): _cell(records.iat[r, i], self.certainty[r, i], self.spread[r, i]) for r in range(shown)},
+                **{
+                    str(r): _cell_in_words(records.iat[r, i], self.certainty[r, i], self.spread[r, i])
+                    for r in range(shown)
+                },
             }
             for i, name in enumerate(names)
         ]
@@ -123,7 +134,7 @@ class Recovered:
         """One row a guessed cell: record (from 1), column, guess, certainty and spread."""
         frame, names = frame_of(self.schema, self.guess.cells[0]), self.schema.names
         rows = [
-            (r + 1, name, frame.iat[r, i], _plain(self.certainty[r, i]), _plain(self.spread[r, i]))
+            (r + 1, name, frame.iat[r, i], _finite_number(self.certainty[r, i]), _finite_number(self.spread[r, i]))
             for r in range(len(frame))
             for i, name in enumerate(names)
         ]
@@ -153,7 +164,7 @@ def recover(
     unsure, why = without_certainty(capture, schema, statistics, guess)
     certainty[unsure] = torch.nan
     notes = notes if why is None else (*notes, why)
-    settings["loss"] = None if guess.loss is None else _plain(guess.loss[0])
+    settings["loss"] = None if guess.loss is None else _finite_number(guess.loss[0])
     granted = dict(exposure.granted)
     return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, notes)
 
@@ -191,7 +202,7 @@ def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
         raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")
 
 
-def _cell(value: object, certainty: Tensor, spread: Tensor) -> str:
+def _cell_in_words(value: object, certainty: Tensor, spread: Tensor) -> str:
     text = shown_value(value, 24)
     if not bool(certainty.isfinite()):
         return text
@@ -199,6 +210,6 @@ def _cell(value: object, certainty: Tensor, spread: Tensor) -> str:
     return f"{text} ({percent(float(certainty), 0)}{around})"
 
 
-def _plain(value: Tensor) -> float | None:
+def _finite_number(value: Tensor) -> float | None:
     number = float(value)
     return number if abs(number) < float("inf") else None

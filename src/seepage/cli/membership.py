@@ -11,13 +11,6 @@ import typer
 
 from seepage.assessment import Estimate
 from seepage.assessment.intervals import with_student
-from seepage.assessment.training_membership import (
-    Learner,
-    MembershipFigure,
-    MembershipTest,
-    measure_training_membership,
-    member_gap,
-)
 from seepage.cli.app import app
 from seepage.cli.correlate import OF_TABLES, table_given
 from seepage.cli.exits import shown_path
@@ -29,6 +22,13 @@ from seepage.protocols.trees import Boosting, objective_of
 from seepage.report.document import Grid, heads, rows_of
 from seepage.report.terminal import say
 from seepage.settings.spec import Spec
+from seepage.settings.training_membership import (
+    Learner,
+    MembershipFigure,
+    MembershipTest,
+    measure_training_membership,
+    member_gap,
+)
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense
 from seepage.tabular.schema import Discrete

@@ -10,7 +10,7 @@ from seepage.report.document import TEXT, Block, Column, Document, Grid, GridCel
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.report.sections import audit_document, notice_of, provenance_section
-from seepage.settings.captured import Findings, FindingsTable, Written
+from seepage.settings.findings import Findings, FindingsTable, Written
 from seepage.text import clean
 
 # Outcomes of an attack on an update, with the tier in whose colour each is marked: nothing found is not shown to be

@@ -322,7 +322,7 @@ def _positive_control(result: AuditResult) -> str:
 def _negative_control(result: AuditResult) -> str:
     """Return what the negative control showed."""
     if result.negative is None:
-        return "Negative control: none was run."
+        return f"Negative control: none was run. {result.audit.no_negative}".rstrip()
     rows = [row for row in _attacks_of(result.negative) if row.lift is not None]
     if not rows:
         return "Negative control: no result."

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-import pandas as pd
 from pydantic import model_validator
 
 from seepage import registry
@@ -16,6 +15,7 @@ from seepage.assessment import Measurement, ResultRow, create
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.seeds import stream
+from seepage.settings.findings import Findings
 from seepage.settings.guessing import measure
 from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, TABLE, Option, SpecField, fields_of
 from seepage.settings.outcomes import attacked_records
@@ -24,15 +24,21 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Outc
 from seepage.settings.spec import File, Spec
 from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret
+
+NO_EXCHANGE = "These files are one message, and there is none that it could be exchanged with."
+"""Reason why a capture has no negative control."""
 
 RECONSTRUCTION = "reconstruction.csv"
 """File of the records that were read."""
 
 # Fields of all audits that an attack on any capture has a use for.
 _OF_AUDITS = ("separator", "seed", "device", "threads", "allow_large", "gate")
+# Last words in the name of a baseline of the negative control that knows the rows behind exchanged messages.
+_OF_EXCHANGED = " of exchanged rows"
 
 # Fields that specs of several kinds of captures have.
 Network = Annotated[
@@ -95,6 +101,12 @@ class CapturedSpec(Spec):
             "FILE",
         ),
     ] = None
+    control: Annotated[
+        bool,
+        Option(
+            "Whether attacks also run on messages exchanged among clients, or records: the negative control.", ATTACK
+        ),
+    ] = True
 
     @model_validator(mode="after")
     def _fits_the_table(self) -> CapturedSpec:
@@ -113,50 +125,6 @@ class CapturedSpec(Spec):
         return {name: described for name, described in fields_of(cls).items() if name in names}
 
 
-Written = Literal["text", "long", "count", "share", "gain", "number", "interval", "share_interval", "outcome"]
-
-
-@dataclass(frozen=True)
-class FindingsTable:
-    """A table of findings as plain values: title, key and form of each column, and a record a line.
-
-    ``sparse`` tables are shown without columns that no record has a value of.
-    """
-
-    caption: str
-    columns: tuple[tuple[str, str, Written], ...]
-    records: tuple[Mapping[str, Any], ...]
-    sparse: bool = False
-
-
-@dataclass(frozen=True)
-class FindingsSection:
-    """A part of what was found, in words and tables for a report that holds no record."""
-
-    title: str
-    words: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    tables: tuple[FindingsTable, ...] = ()
-    name: str = "read"
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What was found in captured messages of any kind.
-
-    Attributes:
-        sections: parts of a report.
-        figures: the same as JSON values, without any guessed cell.
-        files: guessed records and what goes with them, by the name of their file.
-        records: first records, for those who may see them; None where they are not shown.
-    """
-
-    sections: tuple[FindingsSection, ...]
-    figures: Mapping[str, object]
-    files: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    records: FindingsTable | None = None
-
-
 class CapturedExposure(Exposure, ABC):
     """Messages that were read from files, with what results say of them.
 
@@ -167,6 +135,7 @@ class CapturedExposure(Exposure, ABC):
         records: number of records behind a message, where there is one message.
         stated: defenses that the messages state, with their options.
         granted: what the attacker was granted or assumed, for results.
+        exchanged: in a negative control the marginals of all rows behind exchanged messages; else None.
         all_or_none: whether an attack that cannot be tried ends all; otherwise it gets a reason, and the others run.
     """
 
@@ -175,6 +144,7 @@ class CapturedExposure(Exposure, ABC):
     records: int | None = None
     stated: Mapping[str, Mapping[str, Json]] | None = None
     granted: Mapping[str, Json]
+    exchanged: Statistics | None = None
     all_or_none: ClassVar[bool] = True
 
     @property
@@ -190,13 +160,25 @@ class CapturedExposure(Exposure, ABC):
         """Return why an attack cannot be tried; None where it can."""
         return None
 
+    def swapped(self) -> CapturedExposure:
+        """Return the negative control: the same secrets and knowledge, each with the message of another one.
+
+        Raises:
+            BadInputError: there are no two messages that could be exchanged.
+        """
+        raise BadInputError(NO_EXCHANGE)
+
     @abstractmethod
     def findings(self, rows: Sequence[ResultRow], not_tried: Mapping[str, str]) -> Findings:
         """Return what the attacks found, by their rows of results and the reasons of those that could not be tried."""
 
 
 class CapturedAudit(Audit[CapturedSpec]):
-    """A capture as an audit, each message of which is one unit; no further messages can be drawn."""
+    """A capture as an audit, each message of which is one unit; no further messages can be drawn.
+
+    An attack on another one's message still learns what rows are like, so that baselines of a negative control come
+    twice: by what the attacker knows, and by the marginals of the exchanged rows.
+    """
 
     own = True
     repeatable = False
@@ -204,6 +186,12 @@ class CapturedAudit(Audit[CapturedSpec]):
     def __init__(self, spec: CapturedSpec, exposure: CapturedExposure) -> None:
         self.captured, self.exposure, self.setting = 1, exposure, spec.setting
         self.parts = exposure.parts(spec.attacks)
+        if exposure.exchanged is not None:
+            self.parts += [
+                replace(part, part=part.part.model_copy(update={"label": f"{part.label}{_OF_EXCHANGED}"}))
+                for part in self.parts
+                if part.kind == "baseline"
+            ]
         named = tuple(part.part for part in self.parts if part.kind == "attack")
         stated = tuple(Part(name=name, options=dict(options)) for name, options in (exposure.stated or {}).items())
         # Of the spec results hold what determines figures, and no files of others.
@@ -272,6 +260,7 @@ class RecordsExposure(CapturedExposure):
     unit: int = 0
     guess: RecordsGuess | None = None
     further: Callable[[RecordsSecret, RecordsGuess], Sequence[Measurement]] | None = None
+    exchanged: Statistics | None = None
     stated: Mapping[str, Mapping[str, Json]] | None = None
     granted: Mapping[str, Json] = field(default_factory=dict)
 
@@ -302,12 +291,15 @@ class RecordsExposure(CapturedExposure):
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run the attack or a baseline, and score its guess where the truth is known."""
         is_attack, known, truth = part.kind == "attack", self.knowledge, self.truth
+        # What only an attacker is granted is no baseline's business.
+        plainly = replace(
+            known, batch_statistics=None, statistics=marginals_of(part, self.exchanged) or known.statistics
+        )
         records = attacked_records(
             self.setting,
             known.statistics,
             known.schema,
-            # What only an attacker is granted is no baseline's business.
-            (self.view, known if is_attack else replace(known, batch_statistics=None)),
+            (self.view, known if is_attack else plainly),
             None if truth is None else RecordsSecret(truth.cells[None], truth.labels[None]),
             self.starts if is_attack else [stream(self.seed, self.unit, "baseline")],
             [create(name) for name in self.metrics or registry.metrics.names()],
@@ -328,6 +320,11 @@ class RecordsExposure(CapturedExposure):
         assert self.guess is not None
         assert self.findings_of is not None
         return self.findings_of(self.guess, self.title)
+
+
+def marginals_of(part: PlannedPart, exchanged: Statistics | None) -> Statistics | None:
+    """Return the marginals of exchanged rows for the baselines that know them; None for all other parts."""
+    return exchanged if part.kind == "baseline" and part.label.endswith(_OF_EXCHANGED) else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -34,6 +34,7 @@ class AttackedSecret(Generic[G]):
         shape: names of the axes of guessed cells, or labels, and their lengths; None for an axis of any length. Not
             checked where there is none.
         attack: attack that is run in place of the part's own.
+        further: secrets that the same part guesses beside this one; their figures follow, in the seconds of this one.
     """
 
     setting: str
@@ -44,6 +45,7 @@ class AttackedSecret(Generic[G]):
     number: int
     shape: Mapping[str, int | None] | None = None
     attack: Callable[..., object] | None = None
+    further: Sequence[AttackedSecret[Any]] = ()
 
 
 def entry_in(setting: str, part: PlannedPart) -> Entry[Attack]:
@@ -73,7 +75,9 @@ def measure(part: PlannedPart, secret: AttackedSecret[G], progress: Progress | N
     guess = check_guess(part.part, returned, secret.guess, secret.shape)
     if progress is not None:
         progress(0.0)
-    return replace(secret.score(guess), seconds=seconds / secret.number)
+    outcome = secret.score(guess)
+    beside = [figure for other in secret.further for figure in measure(part, other).measured]
+    return replace(outcome, measured=[*outcome.measured, *beside], seconds=seconds / secret.number)
 
 
 def check_guess(part: Part, guess: object, kind: type[G], shape: Mapping[str, int | None] | None = None) -> G:

@@ -274,6 +274,7 @@ class Audit(ABC, Generic[S]):
         nothing_to_add: default attacks, each with the one that leaves it nothing to add by proving all cells.
         yields: those of ``nothing_to_add`` that nobody named: they run only where the other one leaves a cell unproved.
         controls: the audit that this one is a control of; None where it is none.
+        no_negative: reason why no negative control was run, as a sentence; empty where there is none to tell.
     """
 
     setting: str
@@ -292,6 +293,7 @@ class Audit(ABC, Generic[S]):
     nothing_to_add: ClassVar[Mapping[str, str]] = MappingProxyType({})
     yields: Mapping[str, str] = MappingProxyType({})
     controls: Audit | None = None
+    no_negative: str = ""
 
     @property
     def untried(self) -> list[str]:

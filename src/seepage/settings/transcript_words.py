@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from seepage.assessment import ResultRow
 from seepage.assessment.alignment import Alignment, Rate
-from seepage.settings.captured import FindingsSection, FindingsTable
+from seepage.settings.findings import FindingsSection, FindingsTable
 from seepage.text import clean, percent, span
 
 # What an attack says of its own answers.

@@ -104,7 +104,7 @@ class Facts:
         if need == "gradient" and self._probe is None:
             return f"no gradient of a batch is the message in {self.audit.setting} learning"
         if need == "repetitions" and not self.audit.repeatable:
-            return "messages were captured, so that neither a control nor a further repetition can be run"
+            return "messages were captured, so that neither a positive control nor a further repetition can be run"
         if need == "descent" and not self.courses:
             return "no attack that was run descends a loss of its own"
         if need == "longer" and not self.longer:

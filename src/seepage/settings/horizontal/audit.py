@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.guessing import entry_in, measure
+from seepage.settings.guessing import AttackedSecret, entry_in, measure
 from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.reference import draws_of, measured_references
@@ -61,6 +60,7 @@ from seepage.settings.units import CONTROL_UNITS, Tables, facts_of, table_origin
 from seepage.sources import own_code
 from seepage.text import how_many
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.membership import MembershipGuess
 from seepage.wire.secret import RecordsSecret, Transcript
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
@@ -436,7 +436,7 @@ class HorizontalExposure(Exposure):
         """Attack the victims and score the guesses."""
         audit, is_attack = self.audit, part.kind == "attack"
         if part.kind == "about":
-            return self._membership()
+            return measure(part, self._membership(), progress)
         purpose, dataset, attack = "starts" if is_attack else "baseline", audit.subject.dataset, audit.instance(part)
         if is_attack and _in_rounds(audit.subject, audit.protocol(self.configuration)):
             attack = OverRounds(attack)
@@ -470,12 +470,11 @@ class HorizontalExposure(Exposure):
         known = None if spec.labels == "restored" else self.transcript.secret.labels[..., None].cpu()
         return Questions(population, seeds, known, possible)
 
-    def _membership(self) -> Outcome:
-        """Score the test that distinguishes the records behind each message from others of the table."""
+    def _membership(self) -> AttackedSecret[MembershipGuess]:
+        """Return which records are behind each message as a secret, among others of the table."""
         audit, secret, view = self.audit, self.transcript.secret, self.transcript.view
         rows, count = audit.subject.dataset.train, audit.spec.non_members
         assert isinstance(view, GradientView | UpdateView)
-        begun = time.perf_counter()
         cells, labels = [], []
         for victim, unit in enumerate(self.units):
             members = {tuple(record) for record in secret.cells[victim].tolist()}
@@ -486,16 +485,26 @@ class HorizontalExposure(Exposure):
             cells.append(torch.cat([secret.cells[victim], rows.cells[others].to(secret.cells)]))
             labels.append(torch.cat([secret.labels[victim], rows.labels[others].to(secret.labels)]))
         seeds = [stream(audit.spec.seed, unit, "references") for unit in self.units]
-        test = audit.membership
-        scores = [
-            test(view.of(slice(i, i + 1)), self.plainly, batch[None], targets[None], seeds[i : i + 1])[0]
-            for i, (batch, targets) in enumerate(zip(cells, labels, strict=True))
-        ]
-        records = secret.cells.shape[1]
-        least = min(len(score) for score in scores) - records
-        members_of = torch.stack([score[:records] for score in scores])
-        others_of = torch.stack([score[records : records + least] for score in scores])
-        return Outcome(membership_figures(members_of, others_of), (time.perf_counter() - begun) / len(seeds))
+
+        def attack(view: GradientView | UpdateView, knowledge: Knowledge, seeds: Sequence[int]) -> MembershipGuess:
+            return MembershipGuess(
+                [
+                    audit.membership(view.of(slice(i, i + 1)), knowledge, batch[None], targets[None], seeds[i : i + 1])[
+                        0
+                    ]
+                    for i, (batch, targets) in enumerate(zip(cells, labels, strict=True))
+                ]
+            )
+
+        def score(guess: MembershipGuess) -> Outcome:
+            records = secret.cells.shape[1]
+            least = min(len(scores) for scores in guess.scores) - records
+            members = torch.stack([scores[:records] for scores in guess.scores])
+            others = torch.stack([scores[records : records + least] for scores in guess.scores])
+            return Outcome(membership_figures(members, others))
+
+        inputs = (view, self.plainly)
+        return AttackedSecret(audit.setting, MembershipGuess, lambda: inputs, seeds, score, len(seeds), attack=attack)
 
 
 def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, cast
@@ -31,6 +32,7 @@ from seepage.settings.captured import (
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.loss import BatchLoss
 from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, Option, fields_of
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Progress
 from seepage.settings.spec import File
 from seepage.tabular.schema import Schema
@@ -91,6 +93,27 @@ class UpdatesSpec(CapturedSpec):
     restarts: Annotated[int | None, Field(ge=1), _OF_AUDITS["restarts"].option] = None
     iterations: Annotated[int | None, Field(ge=1), _OF_AUDITS["iterations"].option] = None
 
+    @property
+    def attack(self) -> Part:
+        """The attack with all its options; the attack itself refuses those that it does not take."""
+        if len(self.attacks) > 1:
+            raise BadInputError(
+                f"captured updates are read by one attack, got {' and '.join(part.title for part in self.attacks)}; "
+                "name one, and the others in further commands with an --out of their own."
+            )
+        named = self.attacks[0] if self.attacks else Part(name="unmix")
+        factory = registry.attacks.of(self.setting)[named.name].factory
+        profiled = self.profile != "default" or "profile" in inspect.signature(factory).parameters
+        limits = {"restarts": self.restarts, "iterations": self.iterations}
+        options: dict[str, Json] = {"profile": self.profile} if profiled else {}
+        options |= {limit: value for limit, value in limits.items() if value is not None}
+        return Part(name=named.name, options={**options, **(PROOFS_ONLY if self.proofs_only else {}), **named.options})
+
+    @property
+    def client_records(self) -> int | None:
+        """Number of records that each client holds; None where it is not known."""
+        return None
+
     @model_validator(mode="after")
     def _nothing_to_estimate(self) -> UpdatesSpec:
         if self.proofs_only and (self.restarts is not None or self.iterations is not None):
@@ -123,6 +146,11 @@ class FolderSpec(UpdatesSpec):
         int | None,
         Option("For a folder: number of records that each client holds, from which it draws its batches.", KNOWLEDGE),
     ] = None
+
+    @property
+    def client_records(self) -> int | None:
+        """Number of records that each client holds; None where it is not known."""
+        return self.holds
 
 
 def exposed(

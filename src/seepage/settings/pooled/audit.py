@@ -127,7 +127,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         return UnitsExposure(self.about, [self._seed(configuration, unit) for unit in units])
 
     def _seed(self, configuration: Configuration, unit: int) -> AttackSeed:
-        return attack_seed(self.spec, self.source, self.defenses[configuration.defense], unit, self.swapped)
+        seed = attack_seed(self.spec, self.source, self.defenses[configuration.defense], unit)
+        return seed.swapped() if self.swapped else seed
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of an attack seed with all its parts; training with DP-SGD has a forecast of its own."""

@@ -8,17 +8,18 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.assessment import Measurement
 from seepage.assessment.task import of_task
-from seepage.attacks.pooled import Meta, binary_shadows, halved_shadows, spread_shadows, train_shadows
+from seepage.attacks.pooled import binary_shadows, halved_shadows, spread_shadows, train_shadows
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.guessing import AttackedSecret, attack_in, check_guess, entry_in
+from seepage.settings.guessing import AttackedSecret, attack_in, entry_in, measure
+from seepage.settings.part import Part
 from seepage.settings.pooled.data import PooledData
 from seepage.settings.pooled.parts import PooledDefense, estimates_shares
 from seepage.settings.pooled.spec import PooledSpec, pair
@@ -52,7 +53,10 @@ def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
 
 @dataclass(frozen=True)
 class AttackSeed:
-    """One attack seed: split of the rows, joint models and knowledge; shadow models are trained when first read."""
+    """One attack seed: split of the rows, joint models and knowledge; shadow models are trained when first read.
+
+    ``senders`` are the targets whose answers the attacker gets in place of each target's own; None for its own.
+    """
 
     spec: PooledSpec
     unit: int
@@ -60,7 +64,16 @@ class AttackSeed:
     learning: PooledLearning
     sets: Sets
     knowledge: PooledKnowledge
-    swapped: bool = False  # whether each target comes with another one's answers
+    senders: Int[Tensor, " target"] | None = None
+
+    def swapped(self) -> AttackSeed:
+        """Return the negative control: each target with another one's answers.
+
+        Shares alternate. A target gets answers of a run of targets of the same length for each share, so that choices
+        which are right of the answers' own targets are right as often as the baseline.
+        """
+        worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
+        return replace(self, senders=torch.arange(self.spec.targets) // worlds % worlds)
 
     def about(self, part: PlannedPart) -> Outcome:
         """Return accuracies of joint models, or the figures of the attack with shuffled shadow models."""
@@ -69,6 +82,8 @@ class AttackSeed:
     def secret(self, part: PlannedPart) -> AttackedSecret[PropertyGuess]:
         """Return the shares of the targets as a secret; joint models and gradients are made in the attack's time."""
         attack, knowledge, is_baseline = attack_in("pooled", part), self.knowledge, part.kind == "baseline"
+        # Baselines take a number of targets in place of a view, and no seed.
+        call = (lambda targets, known, _: attack(targets, known)) if is_baseline else attack
         entry, seeds = entry_in("pooled", part), [self._seed("attack") % 2**31]
 
         def see() -> tuple[object, object]:
@@ -86,19 +101,20 @@ class AttackSeed:
                 return Outcome(self._of_baseline(guess))
             if UpdatedView in entry.sees:
                 return Outcome(self._of_updates(guess))
-            figures = self._figures(guess)
-            if entry.traits.shares:
-                # Errors of estimated shares and intervals, over shares on the whole range.
-                transcript = self.learning.train(
-                    self.sets.held, self._adversary, self._spread_truth, self._seed("range")
-                )
-                spread = check_guess(part.part, attack(transcript.answers, knowledge, seeds), PropertyGuess)
-                figures += self._of_estimates(spread)
-            return Outcome(figures)
+            return Outcome(self._figures(guess))
 
-        # Baselines take a number of targets in place of a view, and no seed.
-        call = (lambda targets, known, _: attack(targets, known)) if is_baseline else attack
-        return AttackedSecret("pooled", PropertyGuess, see, seeds, score, self.spec.targets, attack=call)
+        secret = AttackedSecret("pooled", PropertyGuess, see, seeds, score, self.spec.targets, attack=call)
+        estimates = entry.traits.shares and not is_baseline and UpdatedView not in entry.sees
+        return replace(secret, further=(self._on_the_range(secret),)) if estimates else secret
+
+    def _on_the_range(self, secret: AttackedSecret[PropertyGuess]) -> AttackedSecret[PropertyGuess]:
+        """Return the shares of other targets, over the whole range: estimates and intervals are held against them."""
+
+        def see() -> tuple[object, object]:
+            pool, adversary, truth = self.sets.held, self._adversary, self._spread_truth
+            return self.learning.train(pool, adversary, truth, self._seed("range")).answers, self.knowledge
+
+        return replace(secret, see=see, score=lambda guess: Outcome(self._of_estimates(guess)))
 
     def _of_baseline(self, guess: PropertyGuess) -> list[Measurement]:
         """Return the figures of a baseline, whose accuracy is the probability that it gives the truth."""
@@ -111,11 +127,12 @@ class AttackSeed:
 
     def _shuffled(self) -> Outcome:
         """Return the figures of the attack with shuffled shadow models, over several shuffles."""
-        attack = Meta(shuffled=True)
-        rights = []
+        part, rights = PlannedPart(Part(name="meta", options={"shuffled": True}), "attack"), list[Tensor]()
+        secret = replace(self.secret(part), score=lambda guess: Outcome(_accuracies({None: self._right(guess)})))
         for again in range(_SHUFFLES):
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
-            rights.append(self._right(attack(self._transcript.answers.again(), self.knowledge, [seed])))
+            [accuracy] = measure(part, replace(secret, seeds=[seed])).measured
+            rights += accuracy.clusters or ()
         return Outcome(_accuracies({None: torch.stack(rights).mean(0)}))
 
     @cached_property
@@ -129,18 +146,7 @@ class AttackSeed:
     @cached_property
     def _truth(self) -> Tensor:
         """The shares that the attacker's choices are compared with."""
-        return self._trained[self._order]
-
-    @cached_property
-    def _order(self) -> Tensor:
-        """Indices of the targets whose answers the attacker gets: those of the same target, unless they are swapped."""
-        places = torch.arange(self.spec.targets)
-        if not self.swapped:
-            return places
-        # Shares alternate. A swapped target gets answers of a run of targets of the same length for each share, so that
-        # choices which are right of the answers' own targets are right as often as the baseline.
-        worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
-        return places // worlds % worlds
+        return self._trained if self.senders is None else self._trained[self.senders]
 
     @cached_property
     def _transcript(self) -> PooledTranscript:
@@ -260,7 +266,8 @@ class AttackSeed:
         return pairs.repeat(self.spec.targets // 4, 1)
 
     def _of_updates(self, guess: PropertyGuess) -> list[Measurement]:
-        shares, (low, high) = self._updates[1][self._order], self.spec.new_shares
+        shares, (low, high) = self._updates[1], self.spec.new_shares
+        shares = shares if self.senders is None else shares[self.senders]
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         pairs = [(a, b) for a in (low, high) for b in (low, high)]
         by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a, b in pairs}
@@ -287,9 +294,7 @@ def _contents(rows: MarkedRows) -> list[bytes]:
     return [row.tobytes() for row in contents.numpy()]
 
 
-def attack_seed(
-    spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: int, swapped: bool = False
-) -> AttackSeed:
+def attack_seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: int) -> AttackSeed:
     """Return an attack seed with its split of the rows."""
     learner = source.learner(defense)
     sets = sets_of(spec, source.rows(defense), unit)
@@ -304,7 +309,7 @@ def attack_seed(
         queries = auxiliary.rows(torch.arange(spec.queries))
     known = (learner, auxiliary, queries.inputs[:n_queries], adversary, spec.rows, spec.shares)
     knowledge = PooledKnowledge(*known, others_of(spec), defense.answers)
-    return AttackSeed(spec, unit, defense, learning, sets, _with_shadows(knowledge, spec, unit), swapped)
+    return AttackSeed(spec, unit, defense, learning, sets, _with_shadows(knowledge, spec, unit))
 
 
 def _with_shadows(knowledge: PooledKnowledge, spec: PooledSpec, unit: int) -> PooledKnowledge:

@@ -34,21 +34,16 @@ from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
 from seepage.registry import Attack, reporting
 from seepage.seeds import stream
+from seepage.settings.activations import ActivationExposure
 from seepage.settings.guessing import AttackedSecret, attack_in, entry_in
 from seepage.settings.part import Part, as_part
 from seepage.settings.setting import Outcome, PlannedPart, Progress
 from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.base import COLUMN_SCALES, columns_outcome
-from seepage.settings.transcripts import (
-    ActivationExposure,
-    TranscriptExposure,
-    TranscriptSpec,
-    TranscriptTables,
-    UnknownPart,
-    meaningful,
-    transcript_reader,
-)
+from seepage.settings.transcript_tables import TranscriptSpec, TranscriptTables
+from seepage.settings.transcripts import TranscriptExposure, UnknownPart, meaningful, transcript_reader
 from seepage.sources import is_own
+from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of_columns
 from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
@@ -104,7 +99,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         self._defense = _cut_defense(training.about.defense)
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
-        self._used_messages = self._used()
+        self._used_messages = self._messages_with_gradient()
         self._factors: dict[int, float] = {}
         self._usual, self._checked = 1.0, False
         self._fit_messages(space)
@@ -113,6 +108,13 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
+    def exchange(self, sender: Mapping[int, int]) -> None:
+        """Give each record the messages of its sender; the server's own cells stay with the record."""
+        super().exchange(sender)
+        used = self._used_messages
+        self._used_messages = {place: used[other] for place, other in sender.items() if other in used}
+        self.places = torch.tensor(list(self.history))
+
     def columns(self, part: PlannedPart) -> AttackedSecret[CutGuess]:
         """Return the private columns and labels as a secret, behind the messages of each record."""
         is_prior, is_baseline = part.part.name == PRIOR, part.kind == "baseline"
@@ -120,20 +122,20 @@ class SplitTranscriptExposure(TranscriptExposure):
         in_rounds = is_prior or entry_in(self.setting, part).traits.rounds
         auxiliary = not is_baseline and "auxiliary" in entry_in(self.setting, part).needs
         history = self.history if is_baseline else self._used_messages
-        knowledge, seeds = self._knowledge(auxiliary), [stream(self.tables.seed, 0, "starts")]
-        call = partial(self._answered if is_baseline else self._guess, attack, in_rounds)
-        score = self._scored if is_baseline else partial(self._read, part)
+        knowledge, seeds = self._knowledge(auxiliary, self.statistics_of(part)), [stream(self.tables.seed, 0, "starts")]
+        call = partial(self._grouped_guess if is_baseline else self._guess_with_prior, attack, in_rounds)
+        score = self._outcome_of if is_baseline else partial(self._attack_outcome, part)
         records = len(self.places)
         shape = {"record": records, "private column": len(self.training.private)}
         return AttackedSecret(self.setting, CutGuess, lambda: (history, knowledge), seeds, score, records, shape, call)
 
-    def _read(self, part: PlannedPart, guess: CutGuess) -> Outcome:
+    def _attack_outcome(self, part: PlannedPart, guess: CutGuess) -> Outcome:
         """Keep an attack's guess, and return its figures with those of its own answers."""
         fits = self._fitting(part.part, guess)
         if fits is not None and guess.ties is not None:
             # Several answers of which none replays the message are no ties.
             guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
-        scored = self._scored(guess)
+        scored = self._outcome_of(guess)
         self._keep_answers(part, guess)
         if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
             less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
@@ -152,16 +154,16 @@ class SplitTranscriptExposure(TranscriptExposure):
                 frame[f"{column.name} certified"] = cells.tolist()
         self.keep(part, self.places, frame)
 
-    def _knowledge(self, auxiliary: bool) -> CutKnowledge:
+    def _knowledge(self, auxiliary: bool, statistics: Statistics | None = None) -> CutKnowledge:
         """Return what the server knows, with auxiliary rows where these are needed or its own columns tell of them."""
         rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         if rows is not None and (auxiliary or self.training.own_columns is not None):
             auxiliary_rows = Auxiliary(rows.cells, rows.labels)
-        known = (self.tables.schema, self.tables.statistics, self._defense)
+        known = (self.tables.schema, statistics or self.tables.statistics, self._defense)
         return CutKnowledge(*known, auxiliary_rows, self._base.form)
 
-    def _guess(
+    def _guess_with_prior(
         self, attack: Any, in_rounds: bool, history: _History, *given: Any, progress: Progress | None = None
     ) -> CutGuess:
         """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
@@ -169,7 +171,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             check_gradient(
                 self._view(0, None, [exchanges[-1] for exchanges in self.history.values()], list(self.history))
             )
-        guess = self._answered(attack, in_rounds, history, *given, progress=progress)
+        guess = self._grouped_guess(attack, in_rounds, history, *given, progress=progress)
         rest = {place: exchanges for place, exchanges in self.history.items() if place not in history}
         if not rest:
             return guess
@@ -177,10 +179,10 @@ class SplitTranscriptExposure(TranscriptExposure):
         prior = replace(attack, observed=False) if in_rounds else _prior()
         if by_marginals:
             prior = registry.baselines.of("split").create("marginals")
-        unread = _unread(guess, self._answered(prior, not by_marginals, rest, self._knowledge(False), *given[1:]))
+        unread = _unread(guess, self._grouped_guess(prior, not by_marginals, rest, self._knowledge(False), *given[1:]))
         return CutGuess.joined([guess, unread]).take(torch.tensor([*history, *rest]).argsort())
 
-    def _answered(
+    def _grouped_guess(
         self, attack: Attack, in_rounds: bool, history: _History, *given: Any, progress: Progress | None = None
     ) -> CutGuess:
         """Return an attack's guess of the records of a history, in the order of their positions.
@@ -191,12 +193,12 @@ class SplitTranscriptExposure(TranscriptExposure):
             # All other attacks read one message of each record.
             history = _newest(history, 1)
         if in_rounds:
-            rounds = self._rounds(history)
+            rounds = self._by_round(history)
             if attack.by_round(rounds.views[0], given[0]):
                 return attack.of_rounds(rounds, *given)
-            history = self._together(history)
+            history = self._in_few_groups(history)
         guesses, order = [], []
-        for kinds, places in self._keyed(history).items():
+        for kinds, places in self._by_weights(history).items():
             # Records whose messages have the same weights and bounds, exchange by exchange.
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
             newest, *earlier = (
@@ -232,7 +234,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.doubts.append(_misfit(part.title, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
-    def _scored(self, guess: CutGuess) -> Outcome:
+    def _outcome_of(self, guess: CutGuess) -> Outcome:
         """Return the figures of a guess on the records with a known truth; no figures without a truth."""
         true_cells = self.tables.true_cells(self.places)
         if true_cells is None:
@@ -271,7 +273,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             columns = encoder_of(schema).encode(view.features[None])
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], columns.to(view.cut.dtype))
 
-    def _used(self) -> _History:
+    def _messages_with_gradient(self) -> _History:
         """Return the messages that attacks use: those with a gradient, since others tell nothing.
 
         Messages of rounds whose client weights are not there are left out where a record has others.
@@ -307,11 +309,11 @@ class SplitTranscriptExposure(TranscriptExposure):
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]
         return used
 
-    def _together(self, history: _History) -> _History:
+    def _in_few_groups(self, history: _History) -> _History:
         """Return the newest messages of each record, limited so that there are few groups with the same weights."""
         taken = most = max(len(exchanges) for exchanges in history.values())
         while taken > 1:
-            groups = len(self._keyed(_newest(history, taken)))
+            groups = len(self._by_weights(_newest(history, taken)))
             if groups <= _FEW_GROUPS or len(history) >= _MANY_RECORDS * groups:
                 break
             taken -= 1
@@ -322,7 +324,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             )
         return _newest(history, taken)
 
-    def _rounds(self, history: _History) -> CutRounds:
+    def _by_round(self, history: _History) -> CutRounds:
         """Return the messages of a history by round, the newest first; records are numbered by their positions."""
         number = {place: k for k, place in enumerate(sorted(history))}
         by_round: dict[int, dict[int, tuple[int, int]]] = {}
@@ -339,7 +341,7 @@ class SplitTranscriptExposure(TranscriptExposure):
     def _kind(self, messages: RoundMessages) -> _Kind:
         return self._weights_of(messages.number), messages.clip
 
-    def _keyed(self, history: _History) -> dict[tuple[_Kind, ...], list[int]]:
+    def _by_weights(self, history: _History) -> dict[tuple[_Kind, ...], list[int]]:
         """Return the records by the weights and bounds of their messages, the newest message first."""
         keyed: dict[tuple[_Kind, ...], list[int]] = {}
         kinds = [self._kind(messages) for messages in self.training.rounds]
@@ -397,7 +399,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         if not self._defense.bare or not newest:
             return
         views, rounds = [], []
-        for (kind,), places in self._keyed(newest).items():
+        for (kind,), places in self._by_weights(newest).items():
             exchange = [newest[place][0] for place in places]
             views.append(self._view(*kind, exchange, places))
             rounds.append(torch.tensor([k for k, _ in exchange]))

@@ -14,15 +14,8 @@ from seepage.captures.statistics import DECLARATION
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.seeds import stream
-from seepage.settings.captured import (
-    RECONSTRUCTION,
-    Attacks,
-    CapturedSpec,
-    Findings,
-    FindingsSection,
-    Reader,
-    RecordsExposure,
-)
+from seepage.settings.captured import RECONSTRUCTION, Attacks, CapturedSpec, Reader, RecordsExposure
+from seepage.settings.findings import Findings, FindingsSection
 from seepage.settings.setting import About
 from seepage.settings.statistics.audit import METRICS, STATISTICS_SCALES, view_of
 from seepage.settings.statistics.messages import read_statistics

@@ -13,16 +13,8 @@ from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
 from seepage.captures.trees import forests_at, is_tree_file, load_tree_files
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, check_count
-from seepage.settings.captured import (
-    RECONSTRUCTION,
-    BatchSize,
-    CapturedSpec,
-    ClientSchema,
-    Findings,
-    FindingsSection,
-    Reader,
-    RecordsExposure,
-)
+from seepage.settings.captured import RECONSTRUCTION, BatchSize, CapturedSpec, ClientSchema, Reader, RecordsExposure
+from seepage.settings.findings import Findings, FindingsSection
 from seepage.settings.option import PARTIES, Option
 from seepage.settings.setting import About
 from seepage.settings.trees.audit import METRICS, TREES_SCALES

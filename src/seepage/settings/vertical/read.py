@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from seepage.settings.transcripts import ActivationExposure, TranscriptSpec, transcript_reader
+from seepage.settings.activations import ActivationExposure
+from seepage.settings.transcript_tables import TranscriptSpec
+from seepage.settings.transcripts import transcript_reader
 
 
 class VerticalTranscriptSpec(TranscriptSpec):

@@ -7,24 +7,29 @@ attacked, with the others as shadow models. Models that were trained on other ro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.assessment.intervals import Estimate, interval
+from seepage.assessment.intervals import Estimate
+from seepage.assessment.measurement import Measurement, joined_figures
 from seepage.assessment.membership import membership_figures
 from seepage.attacks.membership import lira_scores, loss_scores, own_class_logits, rmia_scores
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError, check_count
 from seepage.protocols.trees import Boosting, encoded, margins_by_round
 from seepage.seeds import stream
+from seepage.settings.guessing import AttackedSecret, measure
+from seepage.settings.part import Part
+from seepage.settings.setting import Outcome, PlannedPart
 from seepage.shadow.federated import Federation
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
+from seepage.wire.membership import MembershipGuess
 
 # Largest shares of non-members that are taken for members, by the name of the figure.
 RATES = {"membership_tpr": 0.001, "membership_tpr_1": 0.01}
@@ -117,20 +122,16 @@ def measure_training_membership(
     repetitions = [
         _repetition(dataset, learner, test, sizes, stream(seed, r, "membership")) for r in range(test.repetitions)
     ]
-    figures = []
-    for name in repetitions[0]:
-        members, others = (torch.stack([repetition[name][side] for repetition in repetitions]) for side in (0, 1))
-        kind = "baseline" if name[0] in _BASELINES else "attack"
-        for measured in membership_figures(members, others, RATES):
-            attack, sees, target = name
-            figures.append(MembershipFigure(attack, kind, sees, target, measured.metric, measured.estimate()))
-    for metric, side in zip(RIGHT, (0, 1), strict=True):
-        losses = [repetition["loss", "final", "deployed"][side] for repetition in repetitions]
-        # A loss below log 2 is a chance above one half.
-        right = torch.stack([(chances > -math.log(2)).double().mean() for chances in losses])
-        share = interval(right, bounds=(0.0, 1.0))
-        figures.append(MembershipFigure("none", "about", "final", "deployed", metric, share))
-    return figures
+    figures, about = list[MembershipFigure](), list[MembershipFigure]()
+    for attack, sees, target in repetitions[0]:
+        kind = "baseline" if attack in _BASELINES else "attack"
+        for measured in joined_figures([repetition[attack, sees, target].measured for repetition in repetitions]):
+            if measured.metric in RIGHT:
+                right = MembershipFigure("none", "about", sees, target, measured.metric, measured.estimate())
+                about += [right] if target == "deployed" else []
+            else:
+                figures.append(MembershipFigure(attack, kind, sees, target, measured.metric, measured.estimate()))
+    return [*figures, *about]
 
 
 def member_gap(figures: Sequence[MembershipFigure]) -> tuple[float | None, float | None]:
@@ -165,8 +166,8 @@ def _sizes(dataset: Dataset, test: MembershipTest, sites: int) -> RowCounts:
     return RowCounts(trained, population)
 
 
+# Attack or baseline, what it sees, and whether it is run on deployed models or on those of the control.
 _Name = tuple[str, str, str]
-_Both = tuple[Float[Tensor, " member"], Float[Tensor, " other"]]
 
 
 @dataclass(frozen=True)
@@ -239,10 +240,68 @@ def _federated(
     return by_kind
 
 
+@dataclass(frozen=True)
+class LogitsOfRecords:
+    """What attacked models say of the records that are asked about, and of others that no model was trained on."""
+
+    records: Float[Tensor, "target record round"]
+    population: Float[Tensor, "target other round"]
+
+
+@dataclass(frozen=True)
+class ShadowLogits:
+    """What the attacker's shadow models say of the same records, and which records each was trained on.
+
+    ``left_out`` are the shadow models that a target is not compared with; None for none.
+    """
+
+    records: Float[Tensor, "model record round"]
+    population: Float[Tensor, "model other round"]
+    members: Bool[Tensor, "model record"]
+    left_out: Bool[Tensor, "target model"] | None
+
+
+def _lira(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
+    return MembershipGuess(lira_scores(view.records, known.records, known.members, known.left_out).unbind(0))
+
+
+def _rmia(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
+    population = view.population, known.population
+    return MembershipGuess(
+        rmia_scores(view.records, known.records, known.members, population, known.left_out).unbind(0)
+    )
+
+
+def _loss(view: LogitsOfRecords, known: ShadowLogits, seeds: Sequence[int]) -> MembershipGuess:
+    return MembershipGuess(loss_scores(view.records).unbind(0))
+
+
+def _measured(
+    name: str,
+    guess_scores: Callable[..., MembershipGuess],
+    inputs: tuple[LogitsOfRecords, ShadowLogits],
+    truth: Bool[Tensor, "target record"],
+) -> Outcome:
+    """Return the figures of an attack, or a baseline, on one repetition."""
+
+    def score(guess: MembershipGuess) -> Outcome:
+        values = torch.stack([*guess.scores])
+        figures = membership_figures(values[truth][None], values[~truth][None], RATES)
+        if name == "loss":
+            # A loss below log 2 is a chance above one half.
+            right = [(values[side] > -math.log(2)).double().mean() for side in (truth, ~truth)]
+            figures += [Measurement.of_unit(metric, None, share) for metric, share in zip(RIGHT, right, strict=True)]
+        return Outcome(figures)
+
+    part = PlannedPart(Part(name=name), "baseline" if name in _BASELINES else "attack")
+    secret = AttackedSecret("membership", MembershipGuess, lambda: inputs, [], score, len(truth), attack=guess_scores)
+    return measure(part, secret)
+
+
 def _repetition(
     dataset: Dataset, learner: Learner, test: MembershipTest, sizes: RowCounts, seed: int
-) -> dict[_Name, _Both]:
-    """Return the scores of members and non-members of all models of one repetition, by attack, view and target."""
+) -> dict[_Name, Outcome]:
+    """Return the figures of all models of one repetition, by attack, view and target."""
     generator = torch.Generator().manual_seed(seed % 2**62)
     trained = train_models(dataset, learner, test, sizes, generator)
     # A model and its complement are left out together, so that as many shadow models hold a record as do not.
@@ -250,23 +309,22 @@ def _repetition(
     both = {"deployed": trained.members, "control": trained.coins}
     left_out = {"deployed": pairs[:, None] == pairs, "control": None}
     places = {"deployed": slice(0, test.shadows), "control": slice(test.shadows, None)}
-    scores = {}
+    outcomes = {}
     for target, truth in both.items():
         for sees, logits in trained.candidates.items():
-            attacked, shadows = logits[places[target]], logits[: test.shadows]
             population = trained.population[sees]
-            others = population[places[target]], population[: test.shadows]
-            answers = {
-                "lira": lira_scores(attacked, shadows, trained.members, left_out[target]),
-                "rmia": rmia_scores(attacked, shadows, trained.members, others, left_out[target]),
-            }
+            view = LogitsOfRecords(logits[places[target]], population[places[target]])
+            shadows = slice(0, test.shadows)
+            known = ShadowLogits(logits[shadows], population[shadows], trained.members, left_out[target])
+            attacks = {"lira": _lira, "rmia": _rmia}
             if sees == "final":
-                answers["loss"] = loss_scores(attacked)
-                chance = torch.rand(truth.shape, generator=generator, dtype=torch.float64)
-                scores["random", "nothing", target] = (chance[truth], chance[~truth])
-            for attack, values in answers.items():
-                scores[attack, sees, target] = (values[truth], values[~truth])
-    return scores
+                chance = MembershipGuess(torch.rand(truth.shape, generator=generator, dtype=torch.float64).unbind(0))
+                guessed = _measured("random", lambda *_, chance=chance: chance, (view, known), truth)
+                outcomes["random", "nothing", target] = guessed
+                attacks["loss"] = _loss
+            for name, attack in attacks.items():
+                outcomes[name, sees, target] = _measured(name, attack, (view, known), truth)
+    return outcomes
 
 
 def _logits(models: Stacked, inputs: Float[Tensor, "record encoded"]) -> Float[Tensor, "model record label"]:
