@@ -173,7 +173,8 @@ class FederationAttack:
         Where it is not ``alone``, ``truth`` may be of other rows, which do not score it, and ``batch_size`` is of
         updates that do not say it. ``unit`` is its place among several, each of which has seeds of its own.
         """
-        about = read_description(path)
+        # Several attacks are refused before any file is read.
+        part, about = self.spec.attack, read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
         statistics, origin = attacker_statistics(schema, about, self._public(schema))
         head, seed, device = self.spec.head or about.head, self.spec.model_seed, find_device(self.spec.device)
@@ -206,9 +207,9 @@ class FederationAttack:
             schema,
             statistics,
             origin,
-            self.spec.attack.name,
+            part.name,
             batch_size=self.spec.batch_size if alone or about.batch_size is None else None,
-            options=self.spec.attack.options,
+            options=part.options,
             seed=self.spec.seed,
             truth=rows,
             progress=progress,
