@@ -86,6 +86,5 @@ def test_the_page_says_how_many_printed_cells_have_no_line() -> None:
     printed = {name: count(load_table(name).published) for name in tables() if name.startswith("tableak/")}
     without = {name: printed[name] - sum(bool(line["published"]) for line in lines.get(name, ())) for name in printed}
     text = " ".join((ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8").split())
-    assert f"Of TabLeak's {sum(printed.values()):,} printed cells {sum(without.values())} have no line" in text
     later = sum(without[f"tableak/table{number}"] for number in range(17, 21))
-    assert f"Most of them, {later}, are in tables 17 to 20" in text
+    assert f"Of TabLeak's {sum(without.values())} cells that were not run {later} are in tables 17 to 20" in text

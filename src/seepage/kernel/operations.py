@@ -734,6 +734,15 @@ class Evaluator:
             raise RefusedError("the network rounds what it computes to whole numbers")
         return replace(value, mid=value.mid.trunc(), slope=None)
 
+    def _remainder(self, at: Any, by: Any) -> Value:
+        """Return the remainder of known whole numbers by a whole number, which is exact."""
+        value = self.of(at)
+        known = not bool(value.rad.any()) and bool((value.mid == value.mid.round()).all())
+        whole = isinstance(by, (int, float)) and float(by).is_integer() and 0 < by < _WHOLE
+        if not (known and whole and bool((value.mid.abs() < _WHOLE).all())):
+            raise RefusedError("the network takes a remainder of what is no known whole number")
+        return replace(value, mid=torch.remainder(value.mid.double(), float(by)), slope=None)
+
     # Sums and products of many entries.
 
     def _sum(self, at: Any, dims: Sequence[int] | None = None, keepdim: bool = False, *, dtype: None = None) -> Value:
