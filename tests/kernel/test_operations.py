@@ -172,6 +172,14 @@ ODD: dict[str, Network] = {
     "a derivative inside": derivative_inside,
     "other numbers than were kept": kept_otherwise,
     "a product in fewer digits": lambda rows: (torch.set_float32_matmul_precision("high"), rows @ WEIGHT)[1],
+    "a remainder": lambda rows: rows + torch.remainder(rows @ WEIGHT, 1.0),
+    "a remainder by a fraction": lambda rows: rows * torch.remainder((rows * 8).round(), 0.3),
+    "a remainder of whole numbers": lambda rows: rows * torch.remainder((rows * 8).long(), 3).float(),
+    "a remainder of signs": lambda rows: rows * torch.remainder(torch.sign(rows), 2.0),
+    "a remainder of yes and no": lambda rows: rows * torch.remainder(rows > 0, 2).float(),
+    "a remainder by a row": lambda rows: rows * torch.remainder(torch.sign(rows), rows.abs() + 1),
+    "a remainder of an error": Hooked(lambda error: torch.remainder(error, 2.0)),
+    "equal answers": lambda rows: rows * ((rows > 0) == (rows > 1)).float(),
     "numbers in the same place": lambda rows: torch.zeros(ROWS, WIDTH).scatter(
         1, torch.zeros(ROWS, WIDTH, dtype=torch.long), rows
     ) + rows,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -95,6 +96,12 @@ class Value:
     def most(self) -> Tensor:
         """Largest magnitude of each entry."""
         return self.mid.abs() + self.rad
+
+    @property
+    def whole(self) -> Tensor:
+        """Whether each entry is a known whole number that single precision holds."""
+        mid = self.mid.double()
+        return (self.rad == 0) & (mid == mid.round()) & (mid.abs() < _WHOLE)
 
     @property
     def rank(self) -> int:
@@ -663,11 +670,11 @@ class Evaluator:
         return self._joined(found, blur, slope, one, two, *more)
 
     def _compared(self, name: str, left: Any, right: Any) -> Value:
-        one, two = self.together(*self._both(left, right))
+        # Yes and no are compared as 1 and 0.
+        one, two = (replace(part, mid=part.mid.double()) for part in self.together(*self._both(left, right)))
         # What is no whole number may be equal in one precision, and not in another.
-        sides = [(part.rad == 0) & (part.mid == part.mid.round()) & (part.mid.abs() < _WHOLE) for part in (one, two)]
-        off = one.rad + two.rad + torch.where(sides[0] & sides[1], 0.0, _K * (one.most + two.most) + TINY)
-        apart = one.mid.double() - two.mid.double()
+        off = one.rad + two.rad + torch.where(one.whole & two.whole, 0.0, _K * (one.most + two.most) + TINY)
+        apart = one.mid - two.mid
         found = Ball(getattr(torch, name)(apart, 0), ((off > 0) & (apart.abs() <= off)).double())
         return self._joined(found, found.rad, None, one, two)
 
@@ -678,16 +685,9 @@ class Evaluator:
         found = Ball(getattr(torch, name)(one.mid, two.mid), ((one.rad > 0) | (two.rad > 0)).double())
         return self._joined(found, found.rad, None, one, two)
 
-    def _logical_and(self, left: Any, right: Any) -> Value:
-        return self._answered("logical_and", left, right)
-
-    def _logical_or(self, left: Any, right: Any) -> Value:
-        return self._answered("logical_or", left, right)
-
-    def _logical_xor(self, left: Any, right: Any) -> Value:
-        return self._answered("logical_xor", left, right)
-
-    _bitwise_and, _bitwise_or, _bitwise_xor = _logical_and, _logical_or, _logical_xor
+    _logical_and = _bitwise_and = partialmethod(_answered, "logical_and")
+    _logical_or = _bitwise_or = partialmethod(_answered, "logical_or")
+    _logical_xor = _bitwise_xor = partialmethod(_answered, "logical_xor")
 
     def _logical_not(self, at: Any) -> Value:
         value = self.of(at)
@@ -697,23 +697,9 @@ class Evaluator:
 
     _bitwise_not = _logical_not
 
-    def _gt(self, left: Any, right: Any) -> Value:
-        return self._compared("gt", left, right)
-
-    def _ge(self, left: Any, right: Any) -> Value:
-        return self._compared("ge", left, right)
-
-    def _lt(self, left: Any, right: Any) -> Value:
-        return self._compared("lt", left, right)
-
-    def _le(self, left: Any, right: Any) -> Value:
-        return self._compared("le", left, right)
-
-    def _eq(self, left: Any, right: Any) -> Value:
-        return self._compared("eq", left, right)
-
-    def _ne(self, left: Any, right: Any) -> Value:
-        return self._compared("ne", left, right)
+    _gt, _ge = partialmethod(_compared, "gt"), partialmethod(_compared, "ge")
+    _lt, _le = partialmethod(_compared, "lt"), partialmethod(_compared, "le")
+    _eq, _ne = partialmethod(_compared, "eq"), partialmethod(_compared, "ne")
 
     def _sgn(self, at: Any) -> Value:
         value = self.of(at)
@@ -737,9 +723,8 @@ class Evaluator:
     def _remainder(self, at: Any, by: Any) -> Value:
         """Return the remainder of known whole numbers by a whole number, which is exact."""
         value = self.of(at)
-        known = not bool(value.rad.any()) and bool((value.mid == value.mid.round()).all())
-        whole = isinstance(by, (int, float)) and float(by).is_integer() and 0 < by < _WHOLE
-        if not (known and whole and bool((value.mid.abs() < _WHOLE).all())):
+        divides = isinstance(by, (int, float)) and float(by).is_integer() and 0 < by < _WHOLE
+        if not divides or not bool(value.whole.all()):
             raise RefusedError("the network takes a remainder of what is no known whole number")
         return replace(value, mid=torch.remainder(value.mid.double(), float(by)), slope=None)
 
