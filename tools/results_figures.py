@@ -19,8 +19,8 @@ from pathlib import Path
 from scipy import stats
 
 import site_figures
+import site_tables
 from seepage.reproduce.drawing import drawing
-from seepage.reproduce.table import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "benchmarks/results"
@@ -396,11 +396,8 @@ def drawn(root: Path) -> dict[str, str]:
     """Return the texts of all files by their paths: figures of papers, of tables, and the page of the latter."""
     files = {f"{name}.svg": draw(root) for name, draw in FIGURES.items()}
     sections: dict[str, list[str]] = {}
-    for table in tables().values():
-        name = table.name.replace("/", "_")
-        path = root / FOLDER / f"{name}.csv"
-        text = drawing(table, site_figures.read(path)) if table.drawn is not None and path.is_file() else None
-        if text is not None:
+    for name, (table, lines) in site_tables.measured(root).items():
+        if (text := drawing(table, lines)) is not None:
             files[f"figures/{name}.svg"] = text
             shown = f"![{table.title}](figures/{name}.svg)\n\n`seepage reproduce {table.name}`"
             data = f"as data: [{name}.csv](../../benchmarks/results/{name}.csv)"

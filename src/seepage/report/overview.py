@@ -163,7 +163,7 @@ def _answers_grid(result: AuditResult) -> Grid:
     caption = f"Of 100 {missed} that an informed guess misses [95% interval]"
     ranks = [GRAVITY.index(record["tier"]) for record in result.attacked] + [-1] * len(left)
     columns = [
-        replace(column, spare=column.title in ("attack", "whole\nrecords"))
+        spare(column) if column.title in ("attack", "whole\nrecords") else column
         for column in heads(*names, numbers=[*sizes, *figures])
     ]
     return Grid(caption, columns, rows_of(lines), ranks=ranks, rows_are="configuration")

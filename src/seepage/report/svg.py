@@ -31,6 +31,7 @@ _PAD = 8.0
 _SLANT = math.radians(38)
 _LONGEST = {WIDE: 32, NARROW: 17}
 _TICKS = {WIDE: 6, NARROW: 4}
+_NOWHERE = Markup("")
 _DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "12 5", "longdashdot": "12 4 2 4"}
 
 
@@ -53,6 +54,21 @@ class _Scale:
 
 def draw(figure: Figure, width: int = WIDE) -> Markup:
     """Return a figure as an SVG element of a width, all its texts escaped."""
+    parts, height = _drawn(figure, width)
+    return _element(parts, width, height)
+
+
+def _element(parts: Sequence[Markup], width: int, height: Number, place: Markup = _NOWHERE) -> Markup:
+    """Return marks and texts as an SVG element; ``place`` are attributes that say where it stands in another one."""
+    kind = "narrow" if width == NARROW else "wide-figure"
+    head = Markup(
+        '<svg {}class="{}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {:.0f}" aria-hidden="true">'
+    ).format(place, kind, width, height)
+    return head + Markup("").join(parts) + Markup("</svg>")
+
+
+def _drawn(figure: Figure, width: int) -> tuple[list[Markup], Number]:
+    """Return the marks and texts of a figure of a width, and its height."""
     legend, legend_height = _legend([series for series in figure.data if isinstance(series, Curve)], width)
     top_axis = figure.x.top
     x_ends, y_ends = _range(figure, "x"), _range(figure, "y")
@@ -96,11 +112,7 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
         drawn = _fields(series, x, y) if isinstance(series, Heat) else _points(series, x, y)
         kind = "hm" if isinstance(series, Heat) else "trace"
         parts += [Markup('<g class="{}">').format(kind), *drawn, Markup("</g>")]
-    kind = "narrow" if width == NARROW else "wide-figure"
-    head = Markup(
-        '<svg class="{}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {:.0f}" aria-hidden="true">'
-    ).format(kind, width, height)
-    return head + Markup("").join(parts) + Markup("</svg>")
+    return parts, height
 
 
 def standalone(figures: Sequence[Figure], title: str, columns: int = 1) -> str:
@@ -116,16 +128,15 @@ def standalone(figures: Sequence[Figure], title: str, columns: int = 1) -> str:
     assert colors is not None
     gap, parts, below = 30.0, list[Markup](), 40.0
     for first in range(0, len(figures), columns):
-        drawn = [(figure, str(draw(figure))) for figure in figures[first : first + columns]]
-        heights = [float(svg.partition(f'viewBox="0 0 {WIDE} ')[2].partition('"')[0]) for _, svg in drawn]
-        for number, ((figure, svg), height) in enumerate(zip(drawn, heights, strict=True)):
-            left = number * WIDE
+        row = figures[first : first + columns]
+        panels = [_drawn(figure, WIDE) for figure in row]
+        for left, figure, (marks, height) in zip(range(0, WIDE * columns, WIDE), row, panels, strict=False):
             parts.append(
                 Markup('<text x="{}" y="{}" font-weight="600">{}</text>').format(left + _PAD, below, figure.title)
             )
-            place = f' x="{left}" y="{below + 8}" width="{WIDE}" height="{height:.0f}" '
-            parts.append(Markup(svg.replace(" ", place, 1)))
-        below += max(heights) + gap
+            place = Markup('x="{}" y="{}" width="{}" height="{:.0f}" ').format(left, below + 8, WIDE, height)
+            parts.append(_element(marks, WIDE, height, place))
+        below += max(round(height) for _, height in panels) + gap
     width, shown = WIDE * min(columns, len(figures)), html.escape(title, quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {below:.0f}" role="img" aria-label="{shown}">\n'

@@ -160,7 +160,7 @@ class _Screen:
             case Plot() | Ruler():
                 if block.grid is not None:
                     yield self._table(block.grid)
-                    if self._brief and block.grid.ranks is not None:
+                    if self._is_answer(block.grid):
                         yield Text()
             case Conclusion():
                 sentences = list(block.sentences)
@@ -218,11 +218,15 @@ class _Screen:
             lines = in_lines(block.command, width)
         yield from (Text(f"  {line}", no_wrap=True, overflow="ignore") for line in lines)
 
+    def _is_answer(self, grid: Grid) -> bool:
+        """Return whether a table is the one of an answer, whose rows are chosen by their ranks."""
+        return self._brief and grid.ranks is not None
+
     def _table(self, grid: Grid) -> Table:
         """Return a table with as many columns as there is room for, its figures stacked where there is little."""
         spare = [i for i, column in enumerate(grid.columns) if column.spare]
         # In an answer a row on one line is worth more than a spare column.
-        for whole in (True, False) if self._brief and grid.ranks is not None else (False,):
+        for whole in (True, False) if self._is_answer(grid) else (False,):
             for number in range(len(spare), -1, -1):
                 table, width, lacking = self._columns(grid, spare[number:], " ")
                 if width + lacking * whole <= self._console.width:
@@ -270,8 +274,8 @@ class _Screen:
                 share = min(lack, room // after)
                 head.width, room = broken + share, room - share
         # An answer has no line to spare between a heading and its table.
-        brief = self._brief and grid.ranks is not None
-        table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=not brief)
+        edge = not self._is_answer(grid)
+        table = _UnderHeading(*heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=edge)
         table.heading = Text(grid.caption, "bold")
         if not grid.caption:
             table = Table(*heads, box=None, pad_edge=False, header_style="bold")
@@ -287,7 +291,7 @@ class _Screen:
 
     def _rows(self, grid: Grid) -> Sequence[Sequence[GridCell]]:
         """Return the rows for which there is room: those of the highest ranks, or the first."""
-        if grid.ranks is None or not self._brief:
+        if grid.ranks is None or not self._is_answer(grid):
             return grid.rows[: grid.most]
         ranked = sorted(range(len(grid.rows)), key=grid.ranks.__getitem__, reverse=True)
         return [grid.rows[i] for i in sorted(ranked[: self._most])]

@@ -201,9 +201,10 @@ def reproduce(
             for cell, label, configuration in cells:
                 where = (cell.run, cell.unit, tuple(sorted(cell.place.items())))
                 # What the print has once, such as a baseline of two protocols, is shown once.
-                again = label in table.once and where in shown
-                shown.add(where)
-                if not again and part.counts(selection, cell.place, label, configuration, all_there=run_missing):
+                if label in table.once and where in shown:
+                    continue
+                if part.counts(selection, cell.place, label, configuration, all_there=run_missing):
+                    shown.add(where)
                     comparison.cells.append(cell)
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
         if not run_missing and not store.is_empty and not any(earlier_runs) and not comparison.rows:
