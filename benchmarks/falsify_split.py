@@ -118,8 +118,8 @@ def drawn(draw: np.random.Generator, form: str) -> tuple[SplitModel, Table]:
     frame: dict[str, np.ndarray] = {}
     hidden = draw.normal(size=rows)
     for k in range(private + 3):
-        if k >= 1 and draw.random() < 0.15:
-            high = int(draw.choice([6, 12]))
+        if k >= 1 and (draw.random() < 0.15 or (form == "half_rows" and k == 3)):
+            high = int(draw.choice([300, 1000, 3000] if form == "half_rows" else [6, 12]))
             frame[f"c{k}"] = np.clip(np.round((hidden + draw.normal(size=rows) + 3) / 6 * high), 0, high)
             columns.append(
                 Continuous(name=f"c{k}", low=0, high=high, tolerance=float(draw.integers(0, 3)), integer=True)
@@ -208,7 +208,13 @@ def loss_of(form: str, model: SplitModel, labels: Tensor, draw: np.random.Genera
 def answered(model: SplitModel, table: Table, form: str, draw: np.random.Generator) -> tuple[CutView, KnownCut]:
     """Return what the server received, with the declared number of records, and the declared defense."""
     batch, known = int(draw.choice([16, 32, 50])), KnownCut()
-    theirs, mine = model.scaled(table.cells, model.public), model.scaled(table.cells, model.private)
+    theirs, cells = model.scaled(table.cells, model.public), table.cells
+    if form == "half_rows":
+        # The client holds its numbers in 16 bits, before they are scaled.
+        kind = torch.bfloat16 if draw.random() < 0.5 else torch.float16
+        numbers = torch.tensor([isinstance(column, Continuous) for column in table.schema.columns])
+        cells = torch.where(numbers, cells.to(kind).to(cells.dtype), cells)
+    mine = model.scaled(cells, model.private)
     with torch.no_grad():
         cut = model.server(theirs)
     client = model.client.train(form == "dropout")
@@ -264,7 +270,7 @@ def answered(model: SplitModel, table: Table, form: str, draw: np.random.Generat
 FORMS = (
     *("mean", "sum", "wrong_batch", "fp16", "bf16", "amp", "int8", "label_smoothing", "focal", "pos_weight"),
     *("class_weights", "noise", "declared_noise", "dropout", "clipping", "adam", "sparsified", "other_weights"),
-    *("huber", "scaled_error", "one_output", "counting", "double"),
+    *("huber", "scaled_error", "one_output", "counting", "double", "half_rows"),
 )
 
 

@@ -171,6 +171,33 @@ def test_a_number_is_certified_within_its_tolerance() -> None:
     assert float(proof(one, returned(one), cells=middle).cells[:, 2].double().mean()) > 0.9
 
 
+@pytest.mark.parametrize(("kind", "low"), [(torch.float16, 2100), (torch.bfloat16, 270)])
+def test_numbers_that_a_client_may_hold_in_16_bits_are_certified_only_within_what_these_lose(
+    kind: torch.dtype, low: int
+) -> None:
+    one, high = setting(), low + 120
+
+    def declare(tolerance: float = 0.0) -> None:
+        number = COLUMNS[2]._replace(low=float(low), high=float(high), tolerance=tolerance)
+        one.declared = one.declared._replace(columns=(*COLUMNS[:2], number))
+
+    declare()
+    with torch.no_grad():
+        one.client.first.weight[:, -1] *= 8 / high
+    true = torch.randint(low, high, (RECORDS,), generator=torch.Generator().manual_seed(0))
+    one.codes[:, 2] = true.to(kind).long()
+    assert int((one.codes[:, 2] - true).abs().max()) == 1
+    found = proof(one, returned(one))
+    assert not bool(found.cells[:, 2].any())
+    assert bool(found.cells[:, :2].any())
+    declare(tolerance=1.0)
+    assert bool(proof(one, returned(one)).cells[:, 2].any())
+    # A number that 16 bits do not hold shows that the column is held in more.
+    declare()
+    one.codes[:, 2] = true
+    assert bool(proof(one, returned(one)).cells[:, 2].any())
+
+
 def test_a_few_misfits_are_left_out_and_a_transcript_is_judged_as_one() -> None:
     one = setting()
     changed = returned(one)

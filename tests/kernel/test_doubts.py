@@ -53,9 +53,11 @@ def test_changes_of_parameters_are_judged_by_the_grid_of_the_parameters(rate: fl
             assert coarse_change({name: part.to(kind).float() for name, part in change.items()}, begin)
 
 
-def of_numbers(rows_of: Any, tolerance: float = 1e-4, seed: int = 0) -> tuple[Certified, Tensor, Tensor]:
+def of_numbers(
+    rows_of: Any, tolerance: float = 1e-4, seed: int = 0, low: float = -2.0
+) -> tuple[Certified, Tensor, Tensor]:
     """Return what is certified of two records of numbers as a client holds them, these rows, and the true ones."""
-    columns = tuple(EncodedColumn(f"x{i}", (0.3,), (0.7,), None, -2.0, 2.0, tolerance) for i in range(3))
+    columns = tuple(EncodedColumn(f"x{i}", (0.3,), (0.7,), None, low, 2.0, tolerance) for i in range(3))
     declared, network = Declaration(columns, 2, "softmax"), seeded(lambda: net(3), seed)
     cells = torch.rand(2, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3 - 1.5
     witness, rows = rows_of(declared, cells)
@@ -93,6 +95,29 @@ def test_rows_that_are_held_in_16_bits_are_doubted(kind: torch.dtype, held: str)
     wide, witness, cells = of_numbers(rows_of, tolerance=0.05)
     assert bool(wide.cells.all())
     assert bool(((witness - cells).abs() <= 0.05).all())
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_a_number_that_16_bits_moved_out_of_its_range_does_not_show_that_its_column_is_held_in_more(
+    kind: torch.dtype,
+) -> None:
+    # The least number lies a little above one of 16 bits, -2 as the network takes it.
+    low = 0.3 - 2 * 0.7 + 1e-6
+
+    def rows_of(declared: Declaration, cells: Tensor) -> tuple[Tensor, Tensor]:
+        cells[0], cells[1] = low + 3e-4, low + torch.tensor([0.42, 1.31, 2.03])
+        rows = declared.rows(cells).to(kind).float()
+        return (rows.double() * declared.layout.scale + declared.layout.mean).clamp(min=low), rows
+
+    proof, witness, cells = of_numbers(rows_of, low=low)
+    assert bool(((witness - cells).abs() > 1e-4).any(0).all())
+    assert not bool((proof.cells & ((witness - cells).abs() > 1e-4)).any())
+
+    def in_full(declared: Declaration, cells: Tensor) -> tuple[Tensor, Tensor]:
+        rows_of(declared, cells)
+        return cells, declared.rows(cells).float()
+
+    assert bool(of_numbers(in_full, low=low)[0].cells.all())
 
 
 def test_placebos_are_replayed_as_often_as_drawn_ones_are() -> None:

@@ -25,7 +25,15 @@ import torch
 from torch import Tensor, nn
 
 from seepage.kernel.clients import check_hooks, errors_at, states
-from seepage.kernel.doubts import PLACEBOS, by_chance, coarse, moved_entries, moved_wholes
+from seepage.kernel.doubts import (
+    PLACEBOS,
+    NumberRange,
+    by_chance,
+    coarse,
+    coarse_rows,
+    moved_entries,
+    moved_wholes,
+)
 from seepage.kernel.operations import Ball, Evaluator, errors_of_outputs, row_values
 from seepage.kernel.statement import (
     HUGE,
@@ -174,7 +182,10 @@ def _certify(
     nonzero = (returned.abs() > _LEAST).any(1)
     informative = (chance <= least_power) & nonzero
     tolerance = torch.tensor([0.0 if c.categories is not None else c.tolerance for c in declared.columns]).double()
-    proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
+    high = -high
+    off = torch.maximum(high - cells, cells - low)
+    proved = (off <= tolerance) & (informative & (fitting > 0))[:, None]
+    proved &= ~_held_in_halves(declared, low, high, off, proved)
     # What nothing replays speaks against the declaration, however often a wrong message would be replayed.
     replayed = (fitting > 0).double().masked_fill(~nonzero | (~informative & (fitting > 0)), torch.nan)
     judged = _judged(proved, replayed, _conditions(declared, every))
@@ -238,6 +249,31 @@ def followed(
         return out.ball, Ball(*wide)
 
     return run
+
+
+def _held_in_halves(declared: Declaration, low: Tensor, high: Tensor, off: Tensor, proved: Tensor) -> Tensor:
+    """Return which proved numbers may be those of rows that the client held in 16 bits (record, column).
+
+    Args:
+        declared: the client's columns.
+        low, high: least and largest value that is left of each cell (record, column).
+        off: largest distance from the witness (record, column).
+        proved: which cells are proved otherwise (record, column).
+    """
+    doubted = torch.zeros_like(proved)
+    for i, column in enumerate(declared.columns):
+        at = proved[:, i]
+        if column.categories is None and bool(at.any()):
+            mean, scale = column.mean[0], column.scale[0]
+            ends = [torch.tensor([end], dtype=torch.float64) for end in (column.low, column.high)]
+            values = [low[at, i : i + 1], high[at, i : i + 1], torch.ones(1, dtype=torch.float64), *ends]
+            taken = [(one - mean) / scale for one in values]
+            taken[2] = torch.tensor([scale], dtype=torch.float64)
+            whole = torch.tensor([column.integer])
+            tolerance = torch.tensor([column.tolerance], dtype=torch.float64)
+            ranges = NumberRange(*values), NumberRange(*taken)
+            doubted[at, i : i + 1], _ = coarse_rows(ranges, off[at, i : i + 1], tolerance, whole)
+    return doubted
 
 
 def _run(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:

@@ -118,11 +118,19 @@ def _nearest(numbers: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 class NumberRange(NamedTuple):
-    """Between which values a number of each record lies (record, number), and the size of a cell's unit there."""
+    """Between which values a number of each record lies (record, number), and what these are measured in (number).
+
+    Attributes:
+        low, high: ends of what is left of each number's range.
+        unit: size of a cell's unit.
+        least, most: ends of the whole range of each number.
+    """
 
     low: Tensor
     high: Tensor
     unit: Tensor
+    least: Tensor
+    most: Tensor
 
 
 def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, whole: Tensor) -> tuple[Tensor, bool]:
@@ -130,21 +138,24 @@ def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, w
 
     Rows that a client holds in 16 bits are those of another table, whose numbers lie on a grid. What is proved is then
     near the numbers of that table, not near those of the client's own. Where a number that is proved lies off the grid,
-    its column was not held so.
+    its column was not held so. At an end of its range a number may have been moved out of it.
 
     Args:
         ranges: the numbers as a table has them, and as the network takes them.
         off: largest distance of each from the witness, in units of cells.
-        tolerance, whole: tolerance of each column, and whether its numbers are whole.
+        tolerance, whole: tolerance of each column, and which numbers are whole, as those of the witness are.
     """
     doubted, silent = torch.zeros_like(off, dtype=torch.bool), False
-    for low, high, unit in ranges:
-        middle, half = (low + high) / 2, (high - low) / 2
+    for low, high, unit, least, most in ranges:
         for kind in _HALVES:
+            moved = _nearest(torch.maximum(low.abs(), high.abs()), kind)[1] / 2
+            first, last = torch.where(low <= least, low - moved, low), torch.where(high >= most, high + moved, high)
+            middle, half = (first + last) / 2, (last - first) / 2
             near, _ = _nearest(middle, kind)
             on = near.isfinite() & ((near - middle).abs() <= half)
-            moved = _nearest(middle.abs() + half, kind)[1] / 2 * unit
-            harm = (off <= tolerance) & (off + moved > tolerance) & ~(whole & (off + moved < 0.5))
+            # Two whole numbers that are less than 1 apart are the same.
+            away = off + moved * unit
+            harm = (off <= tolerance) & (away > tolerance) & ~(whole & (away < 1))
             again = harm & on & on.all(0)
             doubted |= again
             silent |= bool(again.any()) and bool(on.all())

@@ -457,13 +457,16 @@ def _named(
         return Certified(proved, torch.zeros_like(proved), declared.describe())
     lows, highs = ([torch.stack([pick(one[k], 0) for one in ends]) for k in range(2)] for ends, pick in
                    ((low_ends, torch.amin), (high_ends, torch.amax)))  # fmt: skip
-    units = torch.ones_like(size), layout.scale[layout.number].abs()
-    ranges = [NumberRange(*one) for one in zip(lows, highs, units, strict=True)]
-    doubted, silent = coarse_rows(
-        ranges, torch.stack(far), tolerance.masked_fill(size == 0, math.inf), declared.of("integer") > 0
-    )
+    mean, scale = layout.mean[layout.number], layout.scale[layout.number]
+    first, last = (low - mean) / scale, (low + size - mean) / scale
+    ranges = [
+        NumberRange(lows[0], highs[0], torch.ones_like(size), low, low + size),
+        NumberRange(lows[1], highs[1], scale.abs(), torch.minimum(first, last), torch.maximum(first, last)),
+    ]
+    at = torch.tensor(present)
+    whole = (declared.of("integer") > 0) & (cells[at][:, place] % 1 == 0)
+    doubted, silent = coarse_rows(ranges, torch.stack(far), tolerance.masked_fill(size == 0, math.inf), whole)
     if silent:
         return nothing(len(cells), cells.shape[1], _ROWS_IN_HALVES)
-    at = torch.tensor(present)
     proved[at[:, None], place.nonzero()[:, 0]] &= ~doubted
     return Certified(proved, torch.zeros_like(proved), declared.describe())
