@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from seepage import verify
@@ -507,6 +509,59 @@ def test_hostile_files_are_refused(tmp_path: Path, name: str, text: str) -> None
     with pytest.raises(RefusedError) as caught:
         made.read(*files)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("name", ["proof.json", "opened.json"])
+def test_a_file_is_read_up_to_what_the_declaration_needs(tmp_path: Path, name: str) -> None:
+    made = case(tmp_path)
+    files = made.write()
+    most, text = verify.largest_file(made.head, made.declared), (tmp_path / name).read_text()
+    (tmp_path / name).write_text(text + " " * (most - len(text)))
+    assert made.read(*files).verified
+    (tmp_path / name).write_text(text + " " * (most - len(text) + 1))
+    with pytest.raises(RefusedError, match="the most that your declaration needs"):
+        made.read(*files)
+    # A file of 8 GB without blocks on the disk takes no memory.
+    with (tmp_path / name).open("r+b") as file:
+        file.truncate(2**33)
+    with pytest.raises(RefusedError, match="the most that your declaration needs"):
+        made.read(*files)
+
+
+@given(st.text(min_size=1, max_size=40), st.lists(st.text(max_size=60), min_size=1, max_size=5, unique=True))
+def test_a_true_certificate_is_never_too_large(name: str, categories: list[str]) -> None:
+    column = EncodedColumn(name, (0.1,) * len(categories), (0.3,) * len(categories), tuple(categories))
+    number = EncodedColumn(name + "x", (1 / 3,), (1 / 7,), None, -1e300, 1e300, 1e-300)
+    declared = Declaration((column, number), 5, "softmax")
+    module = nn.Linear(len(categories) + 1, 2)
+    at = dict(module.named_parameters())
+    head = verify.header(at, at, declared)
+    longest = max(categories, key=lambda text: len(json.dumps(text)))
+    records = [{"cells": [longest, -1.7976931348623157e308], "label": -1.7976931348623157e308}] * 5
+    claims = [
+        {"record": 4, "column": one.name, "given": False, "commitment": "f" * 64}
+        for one in (column, number)
+        for _ in range(5)
+    ]
+    shown = {"format": verify.OPENED_FORMAT, "records": records, "salts": ["f" * 64] * 10}
+    text = json.dumps({**head, "cells": claims, "opened": shown}, indent=1)
+    assert len(text.encode()) <= verify.largest_file(head, declared)
+
+
+def test_a_lack_of_memory_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = case(tmp_path)
+    files = made.write()
+
+    usual = json.loads
+
+    def none_left(text: str | bytes, **how: Any) -> object:
+        if isinstance(text, bytes):
+            raise MemoryError
+        return usual(text, **how)
+
+    monkeypatch.setattr(verify.json, "loads", none_left)
+    with pytest.raises(RefusedError, match="more memory than there is"):
+        made.read(*files)
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", "1" * 400, "1e308", "-1e308", "null", '"31"', "true", "[31]", "{}"])

@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from seepage.kernel import ROUNDINGS, Certified, Declaration, RefusedError, certify
 
 FORMAT, OPENED_FORMAT = "seepage certificate 2", "seepage opened cells 2"
-# Bytes of a file, and characters of a reason that it can have put there.
-_LARGEST, _LONGEST = 2**28, 300
+# Characters of a reason that a file can have put there.
+_LONGEST = 300
+# Bytes of a file beside its header and cells, of a cell beside its column's name and value, and of a character.
+_BESIDE, _OF_A_CELL, _OF_A_CHARACTER = 2**20, 1_000, 12
 # Fields of a certified cell, and of an opened record.
 _OF_CELL, _OF_RECORD = {"record", "column", "given", "commitment"}, {"cells", "label"}
 
@@ -86,8 +88,9 @@ def check(
         OSError: a file cannot be read.
     """
     ours = header(message, parameters, declared)
+    most = largest_file(ours, declared)
     try:
-        said = _read(certificate)
+        said = _read(certificate, most)
         ensure(said.get("format") == FORMAT, f"this is no {FORMAT!r}")
         for difference in _differences({k: v for k, v in said.items() if k not in ("cells", "opened")}, ours):
             raise RefusedError(difference)
@@ -95,7 +98,7 @@ def check(
         claims = [(cell["record"], cell["column"], cell["given"]) for cell in said["cells"]]
         commitments = [cell["commitment"] for cell in said["cells"]]
         _check_claims(claims, commitments, declared)
-        shown = said.get("opened") if opened is None else _read(opened)
+        shown = said.get("opened") if opened is None else _read(opened, most)
         if shown is None:
             return CheckedCertificate(declared.records * len(declared.columns))
         ensure(shown["format"] == OPENED_FORMAT and len(shown) == 3, f"the opened cells are no {OPENED_FORMAT!r}")
@@ -107,6 +110,8 @@ def check(
             ensure(same, f"{place[1]!r} of record {place[0] + 1} is not what was committed to")
     except RefusedError:
         raise
+    except MemoryError as error:
+        raise RefusedError("a file needs more memory than there is") from error
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # Whatever a forged file breaks.
         raise RefusedError(f"a file is damaged or altered ({str(error)[:_LONGEST]})") from error
@@ -121,8 +126,18 @@ def check(
     return CheckedCertificate(cells.numel(), len(claims) - given, given, proof)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return a JSON object; each key stands in it once, and every number is finite."""
+def largest_file(ours: Mapping[str, Any], declared: Declaration) -> int:
+    """Return how many bytes a certificate of a declaration may have, indented and with its cells opened."""
+    names = [
+        max((len(str(one)) for one in column.categories or ()), default=0) + 2 * len(column.name)
+        for column in declared.columns
+    ]
+    cells = declared.records * sum(_OF_A_CELL + _OF_A_CHARACTER * size for size in names)
+    return _BESIDE + 4 * len(json.dumps(ours, indent=1)) + cells
+
+
+def _read(path: Path, most: int) -> dict[str, Any]:
+    """Return a JSON object of at most some bytes; each key stands in it once, and every number is finite."""
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         ensure(len({key for key, _ in pairs}) == len(pairs), f"{path.name!r} has a key twice")
@@ -134,8 +149,10 @@ def _read(path: Path) -> dict[str, Any]:
 
     # Pipes and devices need not come to an end.
     ensure(path.is_file() or not path.exists(), f"{path.name!r} is no file on a disk")
-    ensure(path.stat().st_size <= _LARGEST, f"{path.name!r} is larger than any certificate")
-    found = json.loads(path.read_bytes(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    ensure(len(raw) <= most, f"{path.name!r} has more than {most:,} bytes, the most that your declaration needs")
+    found = json.loads(raw, object_pairs_hook=once, parse_float=finite, parse_constant=finite)
     ensure(isinstance(found, dict), f"{path.name!r} is no JSON object")
     return found
 
