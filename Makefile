@@ -23,7 +23,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev audit test quick lint types contracts docs tests slow format clean
+.PHONY: help install install-dev audit test quick lint types contracts docs pictures tests slow format clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -73,6 +73,9 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 CHECKED := --jaxtyping-packages=seepage,beartype.beartype
 SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attacks/vertical tests/baselines \
 	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
+pictures: $(INSTALLED_DEV) ## Draw the pictures of README and documentation (needs Chromium and minutes)
+	$(BIN)/python tools/pictures.py
+
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code blocks of short documents
 	$(PYTEST) $(CHECKED) $(NOT_LONG) $(PYTEST_OPTIONS) $(SHAPES)
 	$(PYTEST) -m "long and not slow" $(PYTEST_OPTIONS) $(SHAPES)

@@ -472,7 +472,7 @@ def test_the_figures_are_what_the_files_say_and_small() -> None:
         if name == "dataset-properties-splits":
             assert f"({name}.svg)" in (ROOT / "docs/results/dataset-properties.md").read_text(encoding="utf-8")
             continue
-        for page in (results_summary.PAGE, "README.md", "docs/index.md"):
+        for page in (results_summary.PAGE, "docs/index.md"):
             assert f"results/{name}.svg)" in (ROOT / page).read_text(encoding="utf-8"), page
 
 

@@ -134,7 +134,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             ),
             attacker="The server",
             sender="The client",
-            message="what comes back",
+            message="the gradients at the cut",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
             "working attack reads nearly all of it.",
             threat_model=_threat_model(spec, dataset, self.private, space, trained),
