@@ -24,7 +24,7 @@ from first_try import TABLES, drawn
 
 from seepage import BadInputError
 from seepage.assessment.row import ResultRow
-from seepage.auditing import fitting, prepare_all, run_all
+from seepage.auditing import fitting, run_all
 from seepage.config.document import read_preset, read_text_document
 from seepage.report.report import Report, verdicts_of
 
@@ -55,7 +55,7 @@ def reported(setting: str, data: Path, more: dict[str, object]) -> list[Report]:
     sensitive = next(name for name in pd.read_csv(data, nrows=1).columns if name.startswith(("category", "class")))
     given = {"data": data, "target": "class", "workers": 1, "dataset": None, **more}
     given |= {"sensitive": (sensitive,)} if setting == "pooled" else {}
-    return run_all(fitting(prepare_all(read_text_document(text, "all_clear", Path(), given)))[0])
+    return run_all(fitting(read_text_document(text, "all_clear", Path(), given)))
 
 
 def closed(row: ResultRow) -> float:

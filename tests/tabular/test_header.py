@@ -111,6 +111,31 @@ def test_no_way_to_name_a_column_shows_the_first_row(tmp_path: Path) -> None:
         infer(book, "ill")
 
 
+def test_names_over_texts_alone_are_not_listed(tmp_path: Path) -> None:
+    path, named = tmp_path / "people.csv", tmp_path / "named.csv"
+    below = ["Bonn,Ann Bee,flu", "Ulm,Cid Dee,cold", "Trier,Eve Eff,gout"]
+    path.write_text("\n".join([f"Mainz West,{SECRET},leukaemia", *below]), encoding="utf-8")
+    named.write_text("\n".join(["town,name,illness,age", *(f"{line},{40 + k}" for k, line in enumerate(below))]))
+    schema = Schema(
+        columns=(Discrete(name="ward", categories=("er",)),), target=Discrete(name="ill", categories=(0, 1))
+    )
+    attempts: list[Callable[[], object]] = [
+        lambda: infer(path, "ill"),
+        lambda: own_table(path, schema),
+        lambda: own_table(pd.read_csv(path), target="ill"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(BadInputError, match="not listed") as refused:
+            attempt()
+        assert SECRET not in str(refused.value)
+        assert "leukaemia" not in str(refused.value)
+    # Over numbers these are names; a column that is nearly there is suggested in any case.
+    with pytest.raises(BadInputError, match="Known: age, illness, name, town"):
+        infer(named, "ill")
+    with pytest.raises(BadInputError, match="did you mean 'leukaemia'"):
+        infer(path, "leukemia")
+
+
 def test_a_schema_whose_names_are_all_there_reads_a_table_whatever_they_are(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text(lines(lambda i: f"{i % 2},{i % 2}", "1.5,er\n"), encoding="utf-8")

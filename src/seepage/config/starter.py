@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from seepage.config.tree import is_word
-from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.errors import BadInputError, Remedy
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import PANELS, SpecField, fields_of
 from seepage.settings.spec import OF_OWN_TABLES, STEERING, Spec
@@ -140,7 +140,7 @@ def _table(
         )
     source = open_table(data, **read)
     if target not in source.names:
-        raise unknown_name(f"column of {str(data)!r}:", target, source.shown_names())
+        raise source.unknown_column(target, f"column of {str(data)!r}:")
     [(_, values)] = source.columns([target])
     rows = len(values)
     entries: dict[str, object] = {"data": _from(out.parent, data), "target": target}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.errors import BadInputError, Remedy
 from seepage.tabular.codes import meaning_of_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
@@ -169,7 +169,7 @@ def own_table(
     for column in policy.beside:
         if column not in source.names:
             raise BadInputError(
-                f"{unknown_name('column', column, source.shown_names())} It should hold the texts (",
+                f"{source.unknown_column(column)} It should hold the texts (",
                 Remedy("text_column", placeholder="COLUMN"),
                 ") or the identifiers of the nodes (",
                 Remedy("node_column", placeholder="COLUMN"),

@@ -43,6 +43,23 @@ def refuse_data(table: str, names: Sequence[str], lines: Sequence[Sequence[str]]
         )
 
 
+def names_numbers(names: Sequence[str], lines: Sequence[Sequence[str]]) -> bool:
+    """Return whether a text of the first line stands over numbers, which speaks for names.
+
+    Over texts alone the first line may be the first person's cells as well, so that no message lists it.
+    """
+    for i, name in enumerate(names[:COLUMNS]):
+        cells = [line[i].strip() for line in lines[:LINES] if i < len(line) and line[i].strip()]
+        if name.strip() and _number(name.strip()) is None and _over_numbers([c for c in cells if not is_mark(c)]):
+            return True
+    return False
+
+
+def _over_numbers(cells: Sequence[str]) -> bool:
+    """Return whether nearly all cells are numbers or dates."""
+    return bool(cells) and 10 * sum(_number(cell) is not None for cell in cells) >= 9 * len(cells)
+
+
 def _looks_like_data(names: Sequence[str], lines: Sequence[Sequence[str]]) -> int:
     """Return how many cells of the first line speak for data; 0 where it holds names."""
     if not lines or not any(names):
@@ -57,7 +74,7 @@ def _looks_like_data(names: Sequence[str], lines: Sequence[Sequence[str]]) -> in
         value = _number(name)
         below = [number for cell in cells if (number := _number(cell)) is not None]
         if value is None:
-            names_over_numbers += bool(cells) and 10 * len(below) >= 9 * len(cells)
+            names_over_numbers += _over_numbers(cells)
             data += name in cells or _shaped_alike(name, cells)
         else:
             form = "whole" if _WHOLE.fullmatch(name) else "date" if _is_date(name) else "fraction"

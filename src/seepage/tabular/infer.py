@@ -156,7 +156,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     sensitive = frozenset(merged.get(name, name) for name in policy.sensitive)
     for name in (target, *policy.overrides, *sensitive, *policy.drop, *policy.beside, *policy.only):
         if name not in merged and name not in table.names:
-            raise unknown_name("column", name, table.names)
+            raise table.unknown_column(name)
     if target in policy.drop:
         raise BadInputError(f"the target {target!r} is among the columns to drop; take it out of one of the two.")
     if target in policy.beside:

@@ -25,8 +25,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 from python_calamine import CalamineError
 
-from seepage.errors import BadInputError, Remedy
-from seepage.tabular.header import COLUMNS, LINES, refuse_data
+from seepage.errors import BadInputError, Remedy, nearest, unknown_name
+from seepage.tabular.header import COLUMNS, LINES, names_numbers, refuse_data
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn, among_numbers, dates_in_digits
 from seepage.tabular.workbook import check_workbook
@@ -60,6 +60,21 @@ class Source(ABC):
         """
         return self.names
 
+    def lists_names(self) -> bool:
+        """Return whether the names are surely no cells of a file without a header, so that a message may list them."""
+        return True
+
+    def unknown_column(self, name: str, kind: str = "column") -> BadInputError:
+        """Return the error for a name that no column has; it lists the names where they are surely no cells."""
+        names = self.shown_names()
+        if self.lists_names():
+            return unknown_name(kind, name, names)
+        near = nearest(name, names)
+        return BadInputError(
+            f"unknown {kind} {name!r}{f'; {near}' if near else '.'} The names of the {len(names)} columns are not listed: "
+            "they stand over texts alone, so that the first line may hold data. If it does, put a line with names before it."
+        )
+
     @abstractmethod
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, in the order asked for."""
@@ -75,6 +90,10 @@ class WrappedSource(Source):
         """Return the names of the columns for a message; see ``Source``."""
         self._inner.shown_names()
         return self.names
+
+    def lists_names(self) -> bool:
+        """Return whether a message may list the names; see ``Source``."""
+        return self._inner.lists_names()
 
     @property
     def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -92,9 +111,17 @@ class FrameSource(Source):
 
     def shown_names(self) -> tuple[str, ...]:
         """Return the names of the columns for a message; see ``Source``."""
-        first = [[str(cell) for cell in row] for row in self._frame.iloc[:LINES, :COLUMNS].itertuples(index=False)]
-        refuse_data("the table", self.names, first)
+        refuse_data("the table", self.names, self._first_lines)
         return self.names
+
+    def lists_names(self) -> bool:
+        """Return whether a message may list the names; see ``Source``."""
+        return names_numbers(self.names, self._first_lines)
+
+    @property
+    def _first_lines(self) -> list[list[str]]:
+        rows = self._frame.iloc[:LINES, :COLUMNS].itertuples(index=False)
+        return [[str(cell) for cell in row] for row in rows]
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Return columns of the frame."""
@@ -249,6 +276,10 @@ class CsvSource(Source):
         """Return the names of the columns for a message; see ``Source``."""
         refuse_data(f"the table {str(self._path)!r}", *self._first)
         return self.names
+
+    def lists_names(self) -> bool:
+        """Return whether a message may list the names; see ``Source``."""
+        return names_numbers(*self._first)
 
     def _named(self, header: list[str], first: Sequence[Sequence[str]]) -> list[str]:
         """Return the header with names in the place of missing ones; refuse it where their columns hold anything."""
@@ -423,6 +454,10 @@ class ExcelSource(Source):
         refuse_data(f"the table {str(self._path)!r}", *self._first)
         return self.names
 
+    def lists_names(self) -> bool:
+        """Return whether a message may list the names; see ``Source``."""
+        return names_numbers(*self._first)
+
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Return columns of the sheet: as texts where all cells are texts, else as they are."""
         for name in names:
@@ -535,6 +570,10 @@ class _FileSource(Source):
         """Return the names of the columns for a message; see ``Source``."""
         self._inner.shown_names()
         return self.names
+
+    def lists_names(self) -> bool:
+        """Return whether a message may list the names; see ``Source``."""
+        return self._inner.lists_names()
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         cooked = {raw: name for name, raw in self._raw_names.items()}

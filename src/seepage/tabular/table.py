@@ -162,10 +162,10 @@ def _read(
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
-        raise BadInputError(
-            f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; "
-            f"it has {', '.join(map(repr, source.shown_names()))}."
-        )
+        names = source.shown_names()
+        listed = len(lacking) < len(wanted) or source.lists_names()
+        has = ", ".join(map(repr, names)) if listed else f"{len(names)} others, not listed as they may be cells"
+        raise BadInputError(f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; it has {has}.")
     cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
