@@ -253,7 +253,7 @@ class Logistic(nn.Module):
         return self.out(rows)
 
 
-@pytest.mark.parametrize("records", [1, 10])
+@pytest.mark.parametrize("records", [1, 11])
 def test_scikit_learns_logistic_regression_is_read_of_one_record_and_sure_of_no_other(
     tmp_path: Path, records: int
 ) -> None:
@@ -281,6 +281,23 @@ def test_scikit_learns_logistic_regression_is_read_of_one_record_and_sure_of_no_
     else:
         assert bool(found.certainty.isnan().all())
         assert any("no certainty is given" in note and "unexplained" in note for note in found.notes)
+    assert str(found.knowledge["labels"]).startswith("restored" if records == 1 else "estimated, since no counts")
+
+
+def test_counts_of_labels_that_give_an_update_are_called_restored(tmp_path: Path) -> None:
+    rows, labels = Encoder(DATA.schema, DATA.statistics).encode(DATA.train.cells[:10]), DATA.train.labels[:10]
+    slopes = (0.5 - labels.double()) / 10
+    path, weights = tmp_path / "u.safetensors", tmp_path / "m.safetensors"
+    after = [-0.2 * (slopes @ rows.double())[None].numpy(), -0.2 * slopes.sum()[None].numpy()]
+    training = LocalTraining(epochs=1, batch_size=10, learning_rate=0.2)
+    seepage.capture(
+        [np.zeros((1, WIDTH)), np.zeros(1)], after, path, training=training, batch_size=10, statistics=DATA.statistics
+    )
+    save_file({"out.weight": torch.zeros(1, WIDTH).double(), "out.bias": torch.zeros(1).double()}, weights)
+    found = FederationAttack.of(Logistic(), DATA.schema, DATA.all, restarts=1, iterations=20).update(path, weights)
+    assert found.knowledge["labels"] == "restored"
+    assert found.guess.labels is not None
+    assert int(found.guess.labels.sum()) == int(labels.sum())
 
 
 @given(seed=st.integers(0, 2**20), count=st.integers(1, 6), combined=st.integers(0, 2))

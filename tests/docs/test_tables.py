@@ -410,7 +410,7 @@ def test_error_rates_of_the_gate_are_those_of_its_file() -> None:
         assert found == rates(lifts, "0.1")
     for size, number, whole, mean, *found in real:
         pool = [line for line in victims if line["batch_size"] == size]
-        assert (len(pool), sum(line["certified"] == "1.0" for line in pool)) == (int(number), int(whole))
+        assert (len(pool), sum(line["score"] == "1.0" for line in pool)) == (int(number), int(whole))
         lift = math.fsum(float(line["lift"]) for line in pool) / len(pool)
         assert mean == f"{100 * lift:.1f}"
         assert found == rates(f"unmix, batch size {size}", f"{round(lift, 5):g}")

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import certainties, spreads
-from seepage.attacking.explained import without_certainty
+from seepage.attacking.explained import refuted_counts, unexplained, without_certainty
 from seepage.attacking.run import Attacked, run_parts
 from seepage.captures.captured import Capture, Origin, left_out_words
 from seepage.digests import Json
@@ -34,6 +34,10 @@ from seepage.wire.horizontal import RecordsGuess
 
 CONFIDENCE = "confidence.csv"
 FILES = (RECONSTRUCTION, CONFIDENCE, "results.json")
+_NO_COUNTS = (
+    "estimated, since no counts of labels give this update (the nearest miss it by {} of a record): the client's recipe "
+    "is not the declared one"
+)
 # Records that are shown where they are read.
 _SHOWN_RECORDS = 4
 
@@ -86,11 +90,13 @@ class Recovered:
         means = self.certainty.nanmean(dim=0)
         certain = {name: _finite_number(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         unsent = left_out_words(self.capture.view.model)
+        left = unexplained(self.capture, self.schema, self.statistics, self.guess)
         points = [
             f"number of records: {knowledge['records']}",
             f"columns: {knowledge['statistics']}",
             f"labels: {knowledge['labels']}",
             *([] if self.guess.regime is None else [f"method: {self.guess.regime[0]}"]),
+            *([] if left is None else [f"left unexplained by these records: {percent(left)} of the update"]),
             *(note for note in notes if note != unsent),
         ]
         words = f"{settings['protocol']}, model {clean(settings['model'])}"
@@ -166,6 +172,9 @@ def recover(
     notes = notes if why is None else (*notes, why)
     settings["loss"] = None if guess.loss is None else _finite_number(guess.loss[0])
     granted = dict(exposure.granted)
+    if granted["labels"] == "restored":
+        off = refuted_counts(capture, schema, statistics, guess)
+        granted["labels"] = "restored" if off is None else _NO_COUNTS.format(f"{off:.2g}")
     return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, notes)
 
 

@@ -158,7 +158,9 @@ def _defended_verdict(result: AuditResult, record: Record) -> tuple[str, str]:
 
 
 def _bounds_below(result: AuditResult, record: Record, before: Sequence[str]) -> list[str]:
-    """Return a sentence that a figure is a lower bound; none where it is not, or the sentences before give the code."""
+    """Return that a figure is a lower bound; none where all is read, and where the sentences before give the code."""
+    if record["mean"] == 1:
+        return []
     place, bounding = (*setting_of(record), record["attack"]), (*LOWER_BOUNDS, MORE_STEPS)
     weaker = [finding for finding in result.all_findings if finding.code in bounding and finding.concerns(*place)]
     named = any(weaker[0].code in sentence for sentence in before) if weaker else True
