@@ -5,14 +5,17 @@ from __future__ import annotations
 import pickle  # noqa: TID251 - as audits go to worker processes
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
+from seepage.models.model import Model
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -24,6 +27,7 @@ from seepage.settings.split.spec import SplitSpec
 from seepage.settings.units import joined
 from seepage.settings.vertical.audit import VerticalAudit
 from seepage.settings.vertical.spec import VerticalSpec
+from seepage.tabular.encoder import Encoder
 from tests.attacks.split.test_exact import table as cut_table
 from tests.attacks.vertical.parts import table as feature_table
 from tests.settings.test_pooled import SMALL, people
@@ -226,6 +230,49 @@ def test_figures_that_a_unit_lacks_are_missing_and_not_zero() -> None:
 def test_a_configuration_stands_for_a_defense() -> None:
     audit = split_audit(defenses=["none", "label_flip:{probability: 0.1}"])
     assert audit.configurations == (Configuration("none", 32), Configuration("label_flip", 32))
+
+
+class Adapted(nn.Module):
+    """A network whose first layer is frozen but for an adapter of rank 4."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.base, self.out = nn.Linear(width, 64), nn.Linear(64, 2)
+        self.base.requires_grad_(False)
+        self.down, self.up = nn.Parameter(torch.randn(4, width)), nn.Parameter(torch.zeros(64, 4))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.out((self.base(rows) + rows @ self.down.T @ self.up.T).relu())
+
+
+class Embedded(nn.Module):
+    """A network that no layer of takes whole rows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(width // 2, 8), nn.Linear(width - width // 2, 8)])
+        self.out = nn.Linear(16, 2)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        halves = rows.split([part.in_features for part in self.parts], 1)
+        return self.out(torch.cat([part(half) for part, half in zip(self.parts, halves, strict=True)], 1).relu())
+
+
+def test_ranks_are_of_what_is_sent() -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, attacks="unmix", victims=2)
+    subject = prepare(spec)
+    width = Encoder(subject.dataset.schema, subject.dataset.statistics).width
+
+    def told(module: nn.Module) -> str:
+        model = Model(module, "softmax", "own")
+        return " ".join(HorizontalAudit(spec, replace(subject, model=model)).threat_model()).lower()
+
+    adapted = told(Adapted(width))
+    assert "on average 4 of 8 records of a batch can be separated" in adapted
+    assert f"{64 * (width + 1):,} of" in adapted
+    assert "parameters are frozen (base.weight and base.bias)" in adapted
+    assert "can be separated" not in told(Embedded(width))
+    assert "frozen" not in told(nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 2)))
 
 
 def test_an_aggregate_is_one_batch_of_all_its_records_for_the_rank() -> None:

@@ -67,6 +67,12 @@ def threat_model(
             f"clients drop values in training ({', '.join(f'{rate:g}' for rate in rates)}) by masks that they draw "
             "anew in each step and send to nobody; attacks have to find them, or to do without"
         )
+    if frozen := subject.model.frozen:
+        sizes = [sum(part.numel() for part in parts.values()) for parts in (frozen, subject.model.parameters)]
+        facts.append(
+            f"{sizes[0]:,} of {sum(sizes):,} parameters are frozen ({_listing(list(frozen))}): no message holds anything of "
+            "them"
+        )
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
     facts += _rank(spec, subject, together)
@@ -94,18 +100,24 @@ def _disjoint(batches: Mapping[int, int | None]) -> list[str]:
 
 
 def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> list[str]:
-    """Return how many records the rows of the table can be distinguished by linear algebra, in all and in a batch."""
+    """Return how many records linear algebra can separate in what is sent of layers that take whole rows."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
-    if encoder.width > _WIDEST_RANKED:
+    # What is sent of a layer that takes whole rows: a gradient of so many rows has no higher rank.
+    matrices = [
+        part for part in subject.model.parameters.values() if part.dim() == 2 and part.shape[1] == encoder.width
+    ]
+    if encoder.width > _WIDEST_RANKED or not matrices:
         return []
+    units = max(len(part) for part in matrices)
     drawn = (spec.seed, _RANKED_BATCHES, spec.replacement)
     sizes = [size for size in together if size <= _LARGEST_RANKED]
-    ranks = {size: batch_rank(encoder, cells, size, *drawn) for size in sizes}
+    ranks = {size: min(units, batch_rank(encoder, cells, size, *drawn)) for size in sizes}
     parts = [f"all {size}" if ranks[size] >= size else f"on average {ranks[size]:.3g} of {size}" for size in sizes]
-    most = f"at most {rank_ceiling(encoder, cells)} records"
+    ceiling = min(units, rank_ceiling(encoder, cells))
+    most = f"at most {how_many(ceiling, 'record')}"
     which = f"{listed(parts)} records of a batch" if parts else most
-    beyond = f" ({most} of any)" if parts and max(sizes) < rank_ceiling(encoder, cells) else ""
+    beyond = f" ({most} of any)" if parts and max(sizes) < ceiling else ""
     return [f"from the first layer alone, {which} can be separated{beyond}"]
 
 
@@ -124,7 +136,7 @@ def _of_training(learnt: Learnt) -> str:
     )
 
 
-def _listing(places: tuple[str, ...]) -> str:
+def _listing(places: Sequence[str]) -> str:
     more = [f"{len(places) - _PLACES} more"] if len(places) > _PLACES else []
     return listed([clean(place, 80) for place in places[:_PLACES]] + more)
 
