@@ -35,8 +35,8 @@ from seepage.wire.horizontal import RecordsGuess
 CONFIDENCE = "confidence.csv"
 FILES = (RECONSTRUCTION, CONFIDENCE, "results.json")
 _NO_COUNTS = (
-    "estimated, since no counts of labels give this update (the nearest miss it by {} of a record): the client's recipe "
-    "is not the declared one"
+    "estimated, since no counts of labels give this update (the nearest miss it by {} of a record): the client's "
+    "recipe is not the declared one"
 )
 # Records that are shown where they are read.
 _SHOWN_RECORDS = 4

@@ -91,8 +91,8 @@ def restore_labels(
     elif layer is None or layer.bias is None:
         if defense.signs or defense.record_norm is not None or defense.kept < 1:
             raise BadInputError(
-                f"grant the labels (labels='true'): under the defense {defense.name!r} they are restored from an output "
-                f"bias, of which model {model.name!r} sends none of its own."
+                f"grant the labels (labels='true'): under the defense {defense.name!r} they are restored from an "
+                f"output bias, of which model {model.name!r} sends none of its own."
             )
         shifts = _by_shifts(view, dummies, places)
         moved = mean - _by_classes(view, dummies[:_CLASS_DUMMIES], places) if shifts is None else shifts
