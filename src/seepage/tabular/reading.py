@@ -71,8 +71,9 @@ class Source(ABC):
             return unknown_name(kind, name, names)
         near = nearest(name, names)
         return BadInputError(
-            f"unknown {kind} {name!r}{f'; {near}' if near else '.'} The names of the {len(names)} columns are not listed: "
-            "they stand over texts alone, so that the first line may hold data. If it does, put a line with names before it."
+            f"unknown {kind} {name!r}{f'; {near}' if near else '.'} The names of the {len(names)} columns are not "
+            "listed: they stand over texts alone, so that the first line may hold data. If it does, put a line with names "
+            "before it."
         )
 
     @abstractmethod

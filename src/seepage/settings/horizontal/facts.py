@@ -70,8 +70,8 @@ def threat_model(
     if frozen := subject.model.frozen:
         sizes = [sum(part.numel() for part in parts.values()) for parts in (frozen, subject.model.parameters)]
         facts.append(
-            f"{sizes[0]:,} of {sum(sizes):,} parameters are frozen ({_listing(list(frozen))}): no message holds anything "
-            "of them"
+            f"{sizes[0]:,} of {sum(sizes):,} parameters are frozen ({_listing(list(frozen))}): no message holds "
+            "anything of them"
         )
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
