@@ -72,8 +72,8 @@ class Source(ABC):
         near = nearest(name, names)
         return BadInputError(
             f"unknown {kind} {name!r}{f'; {near}' if near else '.'} The names of the {len(names)} columns are not "
-            "listed: they stand over texts alone, so that the first line may hold data. If it does, put a line with names "
-            "before it."
+            "listed: they stand over texts alone, so that the first line may hold data. If it does, put a line with "
+            "names before it."
         )
 
     @abstractmethod
