@@ -18,6 +18,7 @@ from seepage.report.result import AuditResult
 from seepage.report.sections import FILE, audit_document, render
 from seepage.report.summary import NOT_TRIED, headline, summary
 from seepage.report.terminal import SCREEN_WIDTH, TABLE_WIDTH, make_console, show
+from seepage.results.attack_differences import attack_differences
 from seepage.results.rows import frame, lifts_of, write_results
 from seepage.results.verdict import INCOMPLETE, NOT_REACHED
 from seepage.text import clean
@@ -37,6 +38,23 @@ def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
             where = {"batch_size": None, "defense": name}
             verdicts.append({**named, **where, "tier": NOT_TRIED, "incomplete": why})
     return verdicts
+
+
+# What completion in notebooks and shells offers.
+_SHOWN = (
+    "audit",
+    "compare",
+    "decision",
+    "examples",
+    "failed",
+    "figure",
+    "figures",
+    "findings",
+    "frame",
+    "rows",
+    "save",
+)
+_SHOWN += ("show", "summary")
 
 
 class Report(AuditResult):
@@ -63,6 +81,30 @@ class Report(AuditResult):
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
         return frame(self.rows)
+
+    def compare(self, first: str, second: str, metric: str = "accuracy", column: str | None = None) -> pd.DataFrame:
+        """Return how much more one attack reads than another on the same units, one row a configuration.
+
+        Args:
+            first, second: names of two attacks, as in ``frame``.
+            metric: name of a figure, such as ``accuracy`` or ``exact_match``.
+            column: name of a column; None for all cells together.
+
+        Raises:
+            BadInputError: an attack or figure is unknown, or no configuration has both on the same units.
+
+        Example:
+            >>> from seepage.auditing import audit
+            >>> small = {"batch_sizes": 2, "victims": 3, "iterations": 3, "restarts": 1, "control": False}
+            >>> report = audit("german", attacks=["dlg", "tableak"], **small)
+            >>> table = report.compare("tableak", "dlg")
+            >>> [*table.columns[-4:]], len(table)
+            (['difference', 'low', 'high', 'n'], 1)
+        """
+        return attack_differences(self.runs, first, second, metric, column)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name.startswith("_") or name in _SHOWN]
 
     def summary(self) -> str:
         """Return what was found, in sentences; where nothing could be measured, the reason."""

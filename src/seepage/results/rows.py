@@ -98,7 +98,7 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     for run in (run for run in runs if run.is_attack):
         configuration = run.configuration
         beside = [other for other in runs if other.part.kind == "baseline" and other.configuration == configuration]
-        compared = [measured for others in _on_the_same(run, beside).values() for measured in others]
+        compared = [measured for others in on_the_same(run.units, beside).values() for measured in others]
         where = {
             "variant": audit.spec.variant,
             "batch_size": configuration.batch_size,
@@ -121,12 +121,12 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     return entries
 
 
-def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measurement]]:
-    """Return the measurements of baselines on the units of a run, of those with all of these units."""
+def on_the_same(units: Sequence[int], runs: Sequence[Run]) -> dict[str, list[Measurement]]:
+    """Return the measurements of runs on some units, of those runs that have all of these units."""
     return {
-        other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
-        for other in baselines
-        if {*run.units} <= {*other.units}
+        run.label: [_of(m, [run.units.index(unit) for unit in units]) for m in run.measured]
+        for run in runs
+        if {*units} <= {*run.units}
     }
 
 
@@ -136,7 +136,7 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run], references: Refer
         return [_row(audit, run, ("accuracy", None), nothing, None)] if run.is_attack else []
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
-    compared = _on_the_same(run, baselines) if compares else {}
+    compared = on_the_same(run.units, baselines) if compares else {}
     beside = [measured for measured in run.measured if is_beside(measured.metric)]
     shown = [measured for measured in run.measured if measured.metric != WRONG and not is_beside(measured.metric)]
     telling = [compares and audit.about.scale(measured.metric).higher_leaks is not None for measured in shown]
