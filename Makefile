@@ -23,7 +23,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev audit test quick lint types contracts docs pictures tests slow format clean
+.PHONY: help install install-dev audit test quick lint types contracts docs pictures notebooks tests slow format clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -75,6 +75,9 @@ SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attac
 	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
 pictures: $(INSTALLED_DEV) ## Draw the pictures of README and documentation (needs Chromium and minutes)
 	$(BIN)/python tools/pictures.py
+
+notebooks: $(INSTALLED_DEV) ## Run the notebooks and store what they print
+	$(BIN)/python tools/notebooks.py
 
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code blocks of short documents
 	$(PYTEST) $(CHECKED) $(NOT_LONG) $(PYTEST_OPTIONS) $(SHAPES)
