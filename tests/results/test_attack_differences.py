@@ -19,22 +19,24 @@ def test_differences_are_those_of_the_same_units(report: Report) -> None:
     table = report.compare("tableak", "dlg")
     assert len(table) == 4
     assert set(table["n"]) == {5}
-    for row in table.itertuples():
+    for row in table.to_dict("records"):
         means = {}
         for run in report.runs:
             if run.is_attack and (run.configuration.batch_size, run.configuration.defense) == (
-                row.batch_size,
-                row.defense,
+                row["batch_size"],
+                row["defense"],
             ):
                 [values] = [m.values for m in run.measured if (m.metric, m.column) == ("accuracy", None)]
                 means[run.label] = values.double()
         apart = means["tableak"] - means["dlg"]
-        assert row.difference == pytest.approx(float(apart.mean()), abs=1e-12)
-        assert (row.first, row.second) == pytest.approx([float(means[k].mean()) for k in ("tableak", "dlg")], abs=1e-12)
-        assert row.low <= row.difference <= row.high
+        assert row["difference"] == pytest.approx(float(apart.mean()), abs=1e-12)
+        assert (row["first"], row["second"]) == pytest.approx(
+            [float(means[k].mean()) for k in ("tableak", "dlg")], abs=1e-12
+        )
+        assert row["low"] <= row["difference"] <= row["high"]
         # Student's interval, which assumes a bell, is no wider.
         half = 2.776 * float(apart.std()) / 5**0.5
-        assert row.high - row.low >= half
+        assert row["high"] - row["low"] >= half
     back = report.compare("dlg", "tableak")
     assert back["difference"].tolist() == pytest.approx((-table["difference"]).tolist())
     assert report.compare("dlg", "dlg")["difference"].tolist() == [0.0] * 4

@@ -78,10 +78,10 @@ def refuted_counts(capture: Capture, schema: Schema, statistics: Statistics, gue
     """
     view, model = capture.view, capture.view.model
     target = schema.target
-    one_step = not isinstance(view, UpdateView) or (
+    single_step = not isinstance(view, UpdateView) or (
         view.training.epochs == 1 and view.training.batch_size >= guess.cells.shape[1]
     )
-    if guess.labels is None or not isinstance(target, Discrete) or not one_step or not _replays(capture):
+    if guess.labels is None or not isinstance(target, Discrete) or not single_step or not _replays(capture):
         return None
     rows, labels = _rows(capture, schema, statistics, guess), guess.labels[:1]
     outputs = model.outputs(rows[0])

@@ -38,10 +38,10 @@ def attack_differences(
         if name not in attacks:
             raise unknown_name("attack of this report", name, attacks)
     rows, figures = [], set[str]()
-    for one in attacks[first]:
-        for other in (run for run in attacks[second] if run.configuration == one.configuration):
-            units = [unit for unit in one.units if unit in other.units]
-            both = [on_the_same(units, [run])[run.label] for run in (one, other)] if units else [[], []]
+    for run in attacks[first]:
+        for other in (another for another in attacks[second] if another.configuration == run.configuration):
+            units = [unit for unit in run.units if unit in other.units]
+            both = [on_the_same(units, [part])[part.label] for part in (run, other)] if units else [[], []]
             figures |= {figure.metric for measured in both for figure in measured}
             mine, others = (
                 next((figure for figure in measured if (figure.metric, figure.column) == (metric, column)), None)
@@ -50,8 +50,8 @@ def attack_differences(
             if mine is None or others is None:
                 continue
             gain = mine.less(others).estimate()
-            at = (one.configuration.batch_size, one.configuration.defense, metric, column)
-            rows.append((*at, mine.mean, others.mean, gain.mean, gain.low, gain.high, gain.n))
+            configuration = (run.configuration.batch_size, run.configuration.defense, metric, column)
+            rows.append((*configuration, mine.mean, others.mean, gain.mean, gain.low, gain.high, gain.n))
     if not rows and figures and metric not in figures:
         raise unknown_name("figure of these attacks", metric, figures)
     if not rows:
