@@ -42,6 +42,7 @@ SLOW_PAGES = {
     *("captured-updates", "defenses", "guard", "hospital", "networks", "report", "settings", "specs", "transcripts"),
     *("grad-inversion", "label-inference", "membership", "published-defenses", "compare", "pipeline"),
     *("three-questions", "quickstart", "CONTRIBUTING"),
+    *("split", "vertical", "pooled", "trees"),
 }
 
 

@@ -262,7 +262,9 @@ def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     least = min(rated, key=lambda record: record["upper"], default=None)
     limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
     left = (
-        "" if least is None else f" The least is read with {_name(result, least)}: up to {rounded_up(least['upper'])}."
+        ""
+        if least is None or least["defense"] == UNDEFENDED
+        else f" The least is read with {_name(result, least)}: up to {rounded_up(least['upper'])}."
     )
     return f"Nothing that was audited keeps the attacks below {limit}.{left}"
 
