@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,11 +15,13 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer.main
 from mkdocs.config import load_config
+from playwright.sync_api import sync_playwright
 
 import site_hook
 from seepage.cli import program
 
 ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Page(HTMLParser):
@@ -125,6 +128,28 @@ def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: di
     whole = (site / "reference" / "assessment.html").read_text(encoding="utf-8")
     shown = re.findall(r'<h\d id="(seepage\.assessment\.[\w.]*)"', whole)
     assert [name for name in shown if name.endswith(".measure")] == ["seepage.assessment.measuring.measure"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here, so the site cannot be looked at")
+@pytest.mark.parametrize("width", [1200, 390])
+def test_pages_from_a_folder_have_search_and_sections(site: Path, width: int) -> None:
+    with sync_playwright() as playwright:
+        root = hasattr(os, "geteuid") and os.geteuid() == 0
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if root else [])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        troubles: list[str] = []
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda sent: troubles.append(sent.url) if not sent.url.startswith("file:") else None)
+        page.goto((site / "methods" / "unmix.html").as_uri())
+        assert page.locator(".sections a").all_inner_texts()[:3] == ["Overview", "Tutorials", "How to"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate("document.querySelector('[data-md-toggle=search]').click()")
+        page.fill(".md-search__input", "certificate")
+        page.wait_for_selector(".md-search-result__item")
+        assert "Verify a certificate" in page.inner_text(".md-search-result__list")
+        assert troubles == []
+        browser.close()
 
 
 @pytest.mark.slow
