@@ -222,7 +222,7 @@ def test_without_the_statistics_or_with_inexact_gradients_nothing_is_tried() -> 
     view, known = received(model, cells, labels, granted=False)
     ours, theirs = (made(**short)(view, known, [1]) for made in (unmix, tableak))
     assert ours.regime is not None
-    assert ours.regime[0].startswith("not tried: batch normalisation by statistics that are not granted")
+    assert ours.regime[0].startswith("not tried: batch normalisation by a mean and variance that are not known")
     assert torch.equal(ours.cells, theirs.cells)
     view, known = received(model, cells, labels)
     noisy = Knowledge(

@@ -80,7 +80,7 @@ def test_batches_are_read_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("rtdl_resnet", "batch normalisation by statistics that are not granted"),
+        ("rtdl_resnet", "batch normalisation by a mean and variance that are not known"),
         ("tabm", "no affine layer"),
     ],
 )

@@ -66,6 +66,9 @@ def _whole_records(result: AuditResult, record: Record) -> list[str]:
         return [f"{_whole(result)}: {read:,} of {len(members):,} are read whole, in {how_many(n, spec.unit)}."]
     read = values > _WHOLE
     count = int(read.sum())
+    if not count and not (record["lift"] or 0) > 0:
+        # Records that agree by chance, where no more is read than is guessed.
+        return []
     if not count:
         return [f"{_whole(result)}: {percent(record['exact'], 0)} are read whole."]
     how = []

@@ -579,8 +579,8 @@ class _ColumnReading:
             alike = len(self.counts) - len({_written_alike(value) for value in self.counts})
             if alike:
                 self.remarks.append(
-                    f"values that differ from another one in capitals or blanks alone, or as 1 and 1.0 do: {alike:,}; "
-                    "written alike they are one"
+                    f"{how_many(alike, 'value')} written unlike another in capitals or blanks alone, or as 1 and 1.0 are: "
+                    "write them alike"
                 )
 
     def _keeps_digits(self) -> bool:

@@ -30,7 +30,7 @@ from seepage.tabular.header import COLUMNS, LINES, names_numbers, refuse_data
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn, among_numbers, dates_in_digits
 from seepage.tabular.workbook import check_workbook
-from seepage.text import how_many
+from seepage.text import how_many, listed
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
@@ -298,8 +298,8 @@ class CsvSource(Source):
                     + (", it may be an index that pandas saved (to_csv(index=False) leaves it out)" if not i else "")
                     + "; name it or take it out of the file."
                 )
-        listed = ", ".join(str(i + 1) for i in nameless)
-        self.notes += (f"left out, without a name and without a cell: column {listed} of the file",)
+        columns = f"column{'s' if len(nameless) > 1 else ''} {listed([str(i + 1) for i in nameless])}"
+        self.notes += (f"left out, without a name and without a cell: {columns} of the file",)
         self._left_out = frozenset(places.values())
         return list(self._all_names)
 

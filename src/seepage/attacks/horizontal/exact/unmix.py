@@ -412,7 +412,7 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
         return "batch normalisation, and gradients that are not exact"
     rows = torch.zeros(2, knowledge.schema.width)
     if not normalised_inputs(view.model.module, rows).keys() <= (knowledge.batch_statistics or {}).keys():
-        return "batch normalisation by statistics that are not granted, which running statistics give away"
+        return "batch normalisation by a mean and variance that are not known; running statistics would tell them"
     # Whether a layer can be read is seen once.
     read, facts = as_gradient(view, knowledge)
     precise = Encoder(facts.schema, facts.statistics, device=next(iter(read.gradient.values())).device)
