@@ -579,8 +579,8 @@ class _ColumnReading:
             alike = len(self.counts) - len({_written_alike(value) for value in self.counts})
             if alike:
                 self.remarks.append(
-                    f"{how_many(alike, 'value')} written unlike another in capitals or blanks alone, or as 1 and 1.0 are: "
-                    "write them alike"
+                    f"{how_many(alike, 'value')} written unlike another in capitals or blanks alone, or as 1 and 1.0 "
+                    "are: write them alike"
                 )
 
     def _keeps_digits(self) -> bool:
