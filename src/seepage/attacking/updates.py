@@ -90,7 +90,9 @@ class Recovered:
         means = self.certainty.nanmean(dim=0)
         certain = {name: _finite_number(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         unsent = left_out_words(self.capture.view.model)
-        left = unexplained(self.capture, self.schema, self.statistics, self.guess)
+        # Records that were solved for may be of a fitted form of message, which is not what is replayed.
+        solved = self.guess.searches is not None and self.guess.searches[0].read > 0
+        left = None if solved else unexplained(self.capture, self.schema, self.statistics, self.guess)
         points = [
             f"number of records: {knowledge['records']}",
             f"columns: {knowledge['statistics']}",

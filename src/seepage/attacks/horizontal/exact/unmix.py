@@ -28,7 +28,15 @@ from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proofs_of
 from seepage.attacks.horizontal.exact.replay import can_replay, replayed
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, traced, typical_rows
-from seepage.attacks.horizontal.exact.unsent import NO_REPLAY, UnsentHarvester, before_unknown, in_words
+from seepage.attacks.horizontal.exact.unsent import (
+    BEFORE_UNSENT,
+    NO_REPLAYS,
+    TAKING_ROWS,
+    UnsentHarvester,
+    before_unknown,
+    in_words,
+    taking_rows,
+)
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
@@ -140,6 +148,10 @@ class Unmix:
             why = _outside_dropped(view, knowledge, network) if dropping else _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
+        rows_alone = None
+        if why in (_ONE_LAYER, _NOT_BEHIND, _NUMBERS):
+            rows_alone = taking_rows(view.model, knowledge.schema, knowledge.statistics)
+            why = why if rows_alone is None else None
         effort = self._effort(view, knowledge, network)
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
@@ -155,7 +167,7 @@ class Unmix:
         read, facts = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
         encoder = Encoder(facts.schema, facts.statistics, dtype=first.dtype, device=first.device)
-        noise = _noise(view, facts, network)
+        noise = _noise(view, facts, rows_alone or network)
         normalised = bool(normalisations(view.model.module))
         precise = Encoder(facts.schema, facts.statistics, device=first.device)
         pace = Pace(progress, view.victims, rounds)
@@ -172,8 +184,15 @@ class Unmix:
                 estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
             return estimates[victim]
 
+        def in_spans(layers: TracedNetwork, victim: int) -> Harvest:
+            """Return the rows in the spans of some layers, with labels of the nearest records that are guessed."""
+            sent = layers if read.parameters is None else layers.with_parameters(read.place(victim))
+            gradient = gradient_of(sent, read, victim, facts.batch_size)
+            rows = UnsentHarvester(*limits).run(gradient, noise, seeds[victim])
+            return _labelled(encoder, rows, estimate(victim, progress)) if len(rows.cells) else rows
+
         # Clients whose unsent parameters are unknown: only layers before those can be compared.
-        local, before, unsent = view.model.local, None, set[int]()
+        local, before, spanned = view.model.local, None, dict[int, str]()
         if network is not None and local is not None and not local.known and not dropping:
             before = before_unknown(network, local.names)
         # One search for each kind of message: gradients under masks, of normalised batches, as computed, with noise.
@@ -191,6 +210,9 @@ class Unmix:
                 quiet = _rounded(view, facts)
                 batch = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics, quiet)
                 harvest = NormalisedHarvester(*limits).run(batch, facts.batch_size, seed)
+            elif rows_alone is not None:
+                harvest = in_spans(rows_alone, victim)
+                spanned[victim] = TAKING_ROWS
             else:
                 gradient = gradient_of(victim_network, read, victim, facts.batch_size)
                 if noise is None:
@@ -202,12 +224,16 @@ class Unmix:
                         layers = () if victim_network is None else victim_network.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             if before is not None and len(harvest.cells) < facts.batch_size:
-                sent = before if read.parameters is None else before.with_parameters(read.place(victim))
-                gradient = gradient_of(sent, read, victim, facts.batch_size)
-                by_spans = UnsentHarvester(*limits).run(gradient, noise, seed)
+                by_spans = in_spans(before, victim)
                 if len(by_spans.cells) > len(harvest.cells):
-                    harvest = _labelled(encoder, by_spans, estimate(victim, progress))
-                    unsent.add(victim)
+                    harvest, spanned[victim] = by_spans, BEFORE_UNSENT
+            # As many directions as records, and some are missing: their errors are not those of the declared message.
+            missed = len(harvest.cells) < facts.batch_size == max(harvest.dimensions[:1], default=0)
+            if missed and rows_alone is None and not (normalised or dropping) and facts.batch_size < encoder.width:
+                layers_of_rows = taking_rows(view.model, knowledge.schema, knowledge.statistics)
+                by_spans = None if layers_of_rows is None else in_spans(layers_of_rows, victim)
+                if by_spans is not None and len(by_spans.cells) == facts.batch_size:
+                    harvest, spanned[victim] = by_spans, TAKING_ROWS
             # A number of copies is only as good as the replay of the whole batch.
             if not harvest.complete and view.model.head != "regression":
                 harvest = harvest.once()
@@ -215,20 +241,21 @@ class Unmix:
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
         # The rest of an exact gradient without the records read is a message of the others, which the fallback attacks.
-        exact = noise is None and not (normalised or dropping or unsent)
+        exact = noise is None and not (normalised or dropping or spanned)
         if exact:
             batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
         else:
             batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
         cells, labels, doubt, course = batches
         doubts = [_no_witness(harvest) for harvest in harvests]
-        doubts = [NO_REPLAY if victim in unsent else doubt for victim, doubt in enumerate(doubts)]
+        doubts = [NO_REPLAYS.get(spanned.get(victim), doubt) for victim, doubt in enumerate(doubts)]
         proofs = proofs_of(view, knowledge, cells, labels, doubts)
         engine = match(read, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
         copies = [int(_filling(encoder, harvest).sum()) for harvest in harvests]
         regimes = [_regime(*item, exact) for item in zip(harvests, proofs, copies, strict=True)]
-        regimes = [in_words(harvests[i], facts.batch_size) if i in unsent else words for i, words in enumerate(regimes)]
+        for victim, where in spanned.items():
+            regimes[victim] = in_words(harvests[victim], facts.batch_size, where)
         if rounds < self.rounds:
             ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
             missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
@@ -322,6 +349,12 @@ class Unmix:
         return _Batches(cells, labels, doubt if self.fallback.restarts > 1 or not missing else None, course)
 
 
+# Why errors of records cannot be told from a message that is not exact, though rows lie in the span of a layer.
+_ONE_LAYER = "one hidden layer, and gradients that are not exact"
+_NOT_BEHIND = "no layer that takes the row with another one behind it, and gradients that are not exact"
+_NUMBERS = "targets are numbers, and gradients that are not exact"
+
+
 class _Batches(NamedTuple):
     """Whole batches of all victims: records that were read, then estimates, with the course of the latter's descent."""
 
@@ -349,13 +382,13 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
         return f"gradients went through {knowledge.defense.name}"
     if not _exact(view, knowledge):
         if network is None and len(layers) < 3:
-            return "one hidden layer, and gradients that are not exact"
+            return _ONE_LAYER
         if network is not None and not all(layer.isometric for layer in network.layers):
             return "layers whose weights are computed from parameters, and gradients that are not exact"
         if network is not None and not (network.affine and network.taps):
-            return "no layer that takes the row with another one behind it, and gradients that are not exact"
+            return _NOT_BEHIND
         if view.model.head == "regression":
-            return "targets are numbers, and gradients that are not exact"
+            return _NUMBERS
     return None
 
 

@@ -1,12 +1,13 @@
-"""Records read by spans alone, where parameters behind the layers that were sent stayed with the client.
+"""Records read by spans alone, where errors cannot be told: behind a layer is what stayed with the client, or training.
 
 A record's errors depend on all that is behind a layer, its inputs only on what is before it. So where a personal head
-is unknown, the inputs of the layers before it still lie in the spans of their gradients, which need no errors.
+is unknown, the inputs of the layers before it still lie in the spans of their gradients, which need no errors. The same
+holds of the layers that take the rows themselves over all steps of a local training, whatever the loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -16,13 +17,21 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester, tells
-from seepage.attacks.horizontal.exact.probes import close
+from seepage.attacks.horizontal.exact.probes import UnreadableError, close
 from seepage.attacks.horizontal.exact.spans import Span
-from seepage.attacks.horizontal.exact.traced import TracedNetwork
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, typical_rows
 from seepage.attacks.horizontal.matching.starts import rounds_within
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
 
-# Doubt about rows that were read so.
-NO_REPLAY = "what stayed with the client is unknown, so that no record can be replayed"
+# Layers in whose spans records were read, and the doubt about rows that were read so.
+BEFORE_UNSENT, TAKING_ROWS = "before what stayed with the client", "that take the rows"
+NO_REPLAYS: Mapping[str | None, str] = {
+    BEFORE_UNSENT: "what stayed with the client is unknown, so that no record can be replayed",
+    TAKING_ROWS: "errors of the records are not known, so that rows in the span of a layer are read and not proved",
+}
 
 _PATIENCE = 3  # rounds without a new record after which no more is expected
 _PROBED = 64  # rows on which inputs are compared
@@ -32,16 +41,36 @@ _ARRIVED = 0.05  # squared misfit at which a search has arrived where gradients 
 
 def before_unknown(network: TracedNetwork, local: Sequence[str]) -> TracedNetwork | None:
     """Return the network with those taps whose inputs do not depend on unknown parameters; None without any layer."""
-    parameters = dict(network.module.named_parameters())
-    rows, moved = network.probes.rows[:_PROBED], {}
-    for name in local:
-        parameter = parameters[name].detach()
-        moved[name] = parameter + torch.linspace(-1, 1, parameter.numel()).to(parameter).view_as(parameter)
-    ours, theirs = network.run(rows).entering, network.with_parameters(moved).run(rows).entering
-    same = [close(mine.detach(), other.detach()) for mine, other in zip(ours, theirs, strict=True)]
+    same = _unmoved(network, local)
     taps = tuple(tap for tap in network.taps if same[tap.layer])
     # What lies outside the spans of layers that take the row is measured for all of them.
     return replace(network, taps=taps) if network.affine and all(same[: network.affine]) else None
+
+
+def _unmoved(network: TracedNetwork, names: Sequence[str]) -> list[bool]:
+    """Return of each watched layer whether its inputs stay the same where some parameters are others."""
+    parameters = dict(network.module.named_parameters())
+    rows, moved = network.probes.rows[:_PROBED], {}
+    for name in names:
+        parameter = parameters[name].detach()
+        moved[name] = parameter + torch.linspace(-1, 1, parameter.numel()).to(parameter).view_as(parameter)
+    ours, theirs = network.run(rows).entering, network.with_parameters(moved).run(rows).entering
+    return [close(mine.detach(), other.detach()) for mine, other in zip(ours, theirs, strict=True)]
+
+
+def taking_rows(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwork | None:
+    """Return the network with the layers whose inputs are the row's, whatever the parameters; None without any."""
+    encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
+    try:
+        network = TracedNetwork.of(model, typical_rows(encoder, statistics), model.parameters, encoder=encoder)
+    except UnreadableError:
+        return None
+    # A layer behind an affine one has inputs that change while a client trains.
+    kept = [k for k, same in enumerate(_unmoved(network, list(model.parameters))[: network.affine]) if same]
+    if kept[:1] != [0]:
+        return None
+    layers, maps = (tuple(part[k] for k in kept) for part in (network.layers, network.maps))
+    return replace(network, layers=layers, maps=maps, taps=())
 
 
 class UnsentHarvester(RecordHarvester):
@@ -102,12 +131,10 @@ class UnsentHarvester(RecordHarvester):
         return inside
 
 
-def in_words(harvest: Harvest, records: int) -> str:
+def in_words(harvest: Harvest, records: int, layers: str) -> str:
     """Return what was read as a clause."""
     others = "" if len(harvest.cells) == records else ", the others estimated"
-    read = (
-        f"{len(harvest.cells)} of {records} records read in the spans of the layers before what stayed with the client"
-    )
+    read = f"{len(harvest.cells)} of {records} records read in the spans of the layers {layers}"
     return f"{read}, none proved, labels estimated{others}"
 
 
