@@ -62,7 +62,7 @@ def test_a_cost_of_two_trainings_is_not_judged() -> None:
 
 @pytest.mark.parametrize(
     ("means", "begin"),
-    [((0.61, 0.6), "Nothing has to change"), ((0.99, 0.95), "Nothing that was audited keeps")],
+    [((0.61, 0.6), "Nothing has to change"), ((0.99, 0.95), "Nothing that was audited is shown to keep")],
 )
 def test_where_nothing_helps_or_nothing_is_needed_it_says_so(means: tuple[float, float], begin: str) -> None:
     rows = [row("none", means[0]), row("gloves", means[1]), row("thick", means[1])]
@@ -93,7 +93,7 @@ def test_where_nothing_is_decided_more_units_come_before_any_change() -> None:
     assert "little or much may be read. Audit more" in words
     assert "(--repetitions) before changing anything" in words
     # One configuration that is decided, and reads much: the others are no reason to wait.
-    assert said([row("none", 0.99), *rows[1:]]).startswith("Nothing that was audited keeps")
+    assert said([row("none", 0.99), *rows[1:]]).startswith("Nothing that was audited is shown to keep")
 
 
 def test_without_a_defense_the_next_step_is_one() -> None:

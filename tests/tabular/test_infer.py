@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage.errors import BadInputError
-from seepage.tabular.infer import Policy, infer, infer_schema, rounded_outwards
+from seepage.tabular.infer import Policy, infer, infer_schema, numbers_of, rounded_outwards
 from seepage.tabular.reading import FrameSource, open_table, read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
@@ -423,3 +423,15 @@ def test_times_of_day_are_hours_and_blood_pressures_and_postal_codes_categories(
     admitted = found.schema.columns[0]
     assert isinstance(admitted, Continuous)
     assert (admitted.low, admitted.high, admitted.unit) == (0.0, 24.0, "hours of the day")
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_dates_far_from_today_are_days(unit: str, zone: str | None) -> None:
+    last = "9999-12-31" if unit != "ns" else "2200-01-01"
+    dates = pd.Series(np.array(["2020-01-02", "NaT", last], dtype=f"datetime64[{unit}]"))
+    dates = dates if zone is None else dates.dt.tz_localize("UTC").dt.tz_convert(zone)
+    found = numbers_of("day", dates)
+    expected = [(np.datetime64(text, "D") - np.datetime64(0, "D")).astype(float) for text in ("2020-01-02", last)]
+    assert found[[0, 2]].tolist() == expected
+    assert np.isnan(found[1])

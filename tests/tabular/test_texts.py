@@ -147,3 +147,13 @@ def test_ordinal_neighbours_are_taken_alike() -> None:
     assert {column.taken for column in infer(few, "ill").columns if column.name.startswith("PAY")} == {"discrete"}
     kept = infer(frame, "ill", Policy(overrides={"PAY_2": {"kind": "discrete"}})).schema.column("PAY_2")
     assert isinstance(kept, Discrete)
+
+
+def test_a_size_behind_money_is_no_number_without_it() -> None:
+    for mixed in (["$5.1K", "$3.4M", "$1.2B"], ["€5 Mio", "€5 Mrd", "€7 Mio"]):
+        written = read_written(mixed * 5)
+        assert written is None or bool(np.isnan(written.values).any())
+    same = read_written(["$5.1K", "$3.4K", "$1.2K"] * 5)
+    assert same is not None
+    assert same.unit == "$ K"
+    assert same.values[:3].tolist() == [5.1, 3.4, 1.2]

@@ -39,8 +39,8 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     precision: the error of a record of which the network is sure, p - 1, is lost before anything is sent. A record that
     is not visible cannot be distinguished from rounding; a visible one that an attack misses may be read by others.
 
-    None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
-    plain gradients or updates of SGD.
+    None for networks that normalise by the batch, where no part is a single record's, for networks that do not run in
+    double precision, and for messages that are no plain gradients or updates of SGD.
     """
     if not isinstance(view, GradientView | UpdateView) or normalisations(view.model.module):
         return None
@@ -56,7 +56,12 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
         place = {name: p.detach().double() for name, p in point.items()}
         targets = labels.to(rows)
         noise = _noise(view, victim, len(cells), precision)
-        flags.append(_above(model, rows, targets, place, noise) & _computed(model, rows, targets, place, precision))
+        try:
+            above = _above(model, rows, targets, place, noise)
+        except RuntimeError:
+            # A network that turns its rows into single precision does not run in double precision.
+            return None
+        flags.append(above & _computed(model, rows, targets, place, precision))
     return torch.stack(flags).cpu()
 
 

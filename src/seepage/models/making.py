@@ -51,12 +51,19 @@ def make_model(
     elif isinstance(model, str):
         loaded = load_own(model, schema, seed, head, options)
         network, digest = loaded.network, loaded.digest
+    elif isinstance(model, nn.Module):
+        network = copied(model)
+    elif isinstance(model, Model):
+        network = copy.deepcopy(model)
     else:
-        network = copied(model) if isinstance(model, nn.Module) else copy.deepcopy(model)
+        raise BadInputError(
+            f"model is a name, 'file.py:factory' or an instance of a torch.nn.Module, got {_kind(model)}."
+        )
     # Where nobody chose a head, a network of one output for two classes has that of a single logit.
     open_head = head is None and isinstance(network, nn.Module)
     if isinstance(network, nn.Module):
         name = model if isinstance(model, str) else type(network).__name__
+        _materialise(network, schema.width)
         network = Model(network, head or usual_head(schema), name, dropout=dropout)
     if weights is not None:
         load_weights(network.module, weights, network.module.state_dict() if partial else ())
@@ -73,6 +80,19 @@ def make_model(
     return replace(network, module=network.module.to(device)), digest
 
 
+def _kind(thing: object) -> str:
+    """Return what a thing is in words: the class itself, or an instance of one."""
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+
+
+def _materialise(module: nn.Module, width: int) -> None:
+    """Give lazy layers their shapes by a run on a row of zeros; what they do not take, ``Model.check`` says."""
+    lazy = nn.parameter.UninitializedParameter, nn.parameter.UninitializedBuffer
+    if any(isinstance(part, lazy) for part in (*module.parameters(), *module.buffers())):
+        with torch.no_grad(), torch.random.fork_rng():
+            module(torch.zeros(2, width))
+
+
 def _with_column_outputs(network: Model, schema: Schema, open_head: bool) -> Model:
     """Return a model whose outputs (record,) are a column, with the head of a single logit where it has one."""
     first = next(network.module.parameters())
@@ -80,6 +100,11 @@ def _with_column_outputs(network: Model, schema: Schema, open_head: bool) -> Mod
         outputs = network.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
     except Exception:  # A user's module may raise anything; ``Model.check`` says what.
         return network
+    if not isinstance(outputs, torch.Tensor):
+        raise BadInputError(
+            f"model {network.name!r} returns {_kind(outputs)}; let its forward return the logits alone, a row for each "
+            "record."
+        )
     if outputs.shape == (2,):
         network = replace(network, module=as_column(network.module))
     two = isinstance(schema.target, Discrete) and schema.target.width == 2

@@ -261,12 +261,15 @@ def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     rated = [record for record in attacked if record["upper"] is not None and record["tier"] not in UNKNOWN]
     least = min(rated, key=lambda record: record["upper"], default=None)
     limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
+    most = max((record["upper"] for record in rated if record["defense"] == UNDEFENDED), default=1.0)
     left = (
-        ""
-        if least is None or least["defense"] == UNDEFENDED
-        else f" The least is read with {_name(result, least)}: up to {rounded_up(least['upper'])}."
+        f" The least is read with {_name(result, least)}: up to {rounded_up(least['upper'])}."
+        if least is not None and least["upper"] < most
+        else ""
     )
-    return f"Nothing that was audited keeps the attacks below {limit}.{left}"
+    unknown = [_name(result, record) for record in attacked if record["tier"] in UNKNOWN]
+    open_ = f" Not decided yet: {listed(unknown)}." if unknown else ""
+    return f"Nothing that was audited is shown to keep the attacks below {limit}.{left}{open_}"
 
 
 def _name(result: AuditResult, record: Record) -> str:

@@ -936,8 +936,9 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
         series = series.astype(object).infer_objects()
     types = pd.api.types
     if types.is_datetime64_any_dtype(series):
-        since = series - pd.Timestamp(0, tz=series.dt.tz)
-        return since.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan) / 86_400
+        # Open ends such as 9999-12-31 lie outside of what nanoseconds reach.
+        moments = series.to_numpy(dtype="datetime64[us]", na_value=np.datetime64("NaT"))
+        return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 86_400e6)
     if types.is_timedelta64_dtype(series):
         return series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan) / 86_400
     if types.is_numeric_dtype(series) and not types.is_complex_dtype(series):

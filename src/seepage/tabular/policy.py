@@ -29,6 +29,26 @@ def checked_encoding(name: str) -> str:
         ) from error
 
 
+def _read_overrides(overrides: object) -> dict[str, Mapping[str, object]]:
+    """Return the fields to set by column; a text stands for a kind, as in ``{"age": "discrete"}``."""
+    if not isinstance(overrides, Mapping):
+        raise BadInputError(
+            f"overrides is a dict of columns, such as {{'age': 'discrete'}}, got a {type(overrides).__name__}."
+        )
+    read = dict[str, Mapping[str, object]]()
+    for name, fields in overrides.items():
+        if isinstance(fields, str):
+            read[name] = {"kind": fields}
+        elif isinstance(fields, Mapping):
+            read[name] = fields
+        else:
+            raise BadInputError(
+                f"the override of column {name!r} is a kind ('discrete' or 'continuous') or a dict of fields, such as "
+                f"{{'low': 0}}, got a {type(fields).__name__}."
+            )
+    return read
+
+
 @dataclass(frozen=True)
 class Policy:
     """Choices in the inference of a schema.
@@ -66,11 +86,12 @@ class Policy:
     only: Iterable[str] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "overrides", _read_overrides(self.overrides))
         for name in ("sensitive", "drop", "beside", "only"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         check_choice("policy for missing cells:", self.missing, Missing)
         check_count("most_encoded", self.most_encoded)
-        if self.most_categories < 2:
+        if not isinstance(self.most_categories, int) or self.most_categories < 2:
             raise BadInputError(
                 f"most_categories is a whole number from 2 up (one for the rest), got {self.most_categories!r}."
             )

@@ -223,7 +223,8 @@ def _amounts(texts: Sequence[str]) -> Written:
 
 
 def _unit(match: re.Match[str]) -> str:
-    return (match["money"] or match["unit"] or "").strip()
+    # A unit behind money is a size, as in $5.1K, or a rate.
+    return " ".join(part.strip() for part in (match["money"], match["unit"]) if part and part.strip())
 
 
 def _same_unit(first: str, second: str) -> bool:

@@ -66,10 +66,10 @@ def taking_rows(model: Model, schema: Schema, statistics: Statistics) -> TracedN
     except UnreadableError:
         return None
     # A layer behind an affine one has inputs that change while a client trains.
-    kept = [k for k, same in enumerate(_unmoved(network, list(model.parameters))[: network.affine]) if same]
-    if kept[:1] != [0]:
+    unmoved = [k for k, same in enumerate(_unmoved(network, list(model.parameters))[: network.affine]) if same]
+    if unmoved[:1] != [0]:
         return None
-    layers, maps = (tuple(part[k] for k in kept) for part in (network.layers, network.maps))
+    layers, maps = (tuple(part[k] for k in unmoved) for part in (network.layers, network.maps))
     return replace(network, layers=layers, maps=maps, taps=())
 
 
