@@ -34,7 +34,7 @@ def test_a_network_that_returns_more_than_logits_is_refused(how: str) -> None:
 
 @pytest.mark.parametrize("wrong", [nn.Linear, lambda inputs: nn.Linear(inputs, 2), object()])
 def test_what_is_no_network_is_refused_with_what_came(wrong: Any) -> None:
-    with pytest.raises(BadInputError, match="an instance of a torch.nn.Module, got "):
+    with pytest.raises(BadInputError, match=r"an instance of a torch\.nn\.Module, got "):
         make_model(wrong, DATA.schema, DATA.statistics)
 
 

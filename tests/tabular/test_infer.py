@@ -429,7 +429,7 @@ def test_times_of_day_are_hours_and_blood_pressures_and_postal_codes_categories(
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_dates_far_from_today_are_days(unit: str, zone: str | None) -> None:
     last = "9999-12-31" if unit != "ns" else "2200-01-01"
-    dates = pd.Series(np.array(["2020-01-02", "NaT", last], dtype=f"datetime64[{unit}]"))
+    dates: Any = pd.Series(np.array(["2020-01-02", "NaT", last], dtype=f"datetime64[{unit}]"))
     dates = dates if zone is None else dates.dt.tz_localize("UTC").dt.tz_convert(zone)
     found = numbers_of("day", dates)
     expected = [(np.datetime64(text, "D") - np.datetime64(0, "D")).astype(float) for text in ("2020-01-02", last)]
