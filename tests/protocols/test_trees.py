@@ -29,6 +29,13 @@ from tests.attacks.trees.parts import Federation, people
 from tests.protocols.loopback import Loopback
 
 
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_clients_of_a_single_class_grow_trees_that_are_read_again(label: float) -> None:
+    rows = [np.random.default_rng(k).normal(size=(20, 3)).astype(np.float32) for k in range(2)]
+    booster, _ = train_together(rows, [np.full(20, label)] * 2, Boosting("binary:logistic", 2, rounds=2, depth=2))
+    assert np.isfinite(forest_of(booster).intercept).all()
+
+
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_xgboosts_trees_follow_from_the_clients_sums(classes: int) -> None:
     federation = Federation.of(people(300, classes), 100, 4)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.tabular.partition import Partition, by_names, by_shares
+from seepage.tabular.schema import Continuous, Discrete, Schema
 
 SCHEMA = distinct(rows=8, continuous=3, discrete=5).schema
 
@@ -74,3 +75,11 @@ def test_shares_that_are_none_are_refused(shares: list[float]) -> None:
 def test_a_target_is_a_passive_party(party: int, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         Partition(SCHEMA, ((0, 1, 2, 3), (4, 5, 6, 7))).check_target(party)
+
+
+def test_a_column_of_either_kind_is_enough_for_two_parties() -> None:
+    columns = (Discrete(name="ward", categories=("a", "b")), Continuous(name="age", low=0, high=9, tolerance=1))
+    schema = Schema(columns=columns, target=Discrete(name="ill", categories=(0, 1)))
+    parts = by_shares(schema, (0.5, 0.5)).columns
+    assert sorted(place for part in parts for place in part) == [0, 1]
+    assert all(len(part) == 1 for part in parts)

@@ -347,7 +347,11 @@ def train_together(parts: Parts, labels: PartLabels, recipe: Boosting) -> tuple[
     sketches of quantiles are merged, which here are taken of all rows at once.
     """
     check_installed()
-    binned = matrix(np.concatenate(parts), np.concatenate(labels), recipe)
+    classes = np.concatenate(labels)
+    if recipe.objective == "binary:logistic" and recipe.base_score is None and len(set(classes.tolist())) == 1:
+        # Of a single class xgboost estimates a chance of 0 or 1, which it does not read again.
+        recipe = replace(recipe, base_score=float((classes.sum() + 0.5) / (len(classes) + 1)))
+    binned = matrix(np.concatenate(parts), classes, recipe)
     return xgboost.train(recipe.parameters, binned, recipe.rounds), cuts_of(binned)
 
 

@@ -137,6 +137,11 @@ def by_shares(
         _deal(places[count:], [party for party in turns if party != holder], others, dealt)
     if private and not all(dealt):
         return by_shares(schema, shares, seed)
+    # Shares of few columns of either kind may round to none.
+    for columns in dealt:
+        richest = max(dealt, key=len)
+        if not columns and len(richest) > 1:
+            columns.append(richest.pop())
     if not dealt[0]:
         raise BadInputError(
             f"party 0 of {len(shares)} holds no column once the others have their shares; name fewer parties. To give "
