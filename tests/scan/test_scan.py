@@ -212,7 +212,7 @@ def test_a_filter_of_one_site_or_scope_or_without_effect_is_no_guard(tmp_path: P
             written(tmp_path / f"idle-{len(args)}-{next(iter(args))}", job([{"path": path, "args": args}]))
         )
         train = only(project, "task train")
-        assert (train.guards, "does nothing with these arguments" in " ".join(train.unknown)) == ((), True)
+        assert (train.guards, "without effect by its arguments" in " ".join(train.unknown)) == ((), True)
 
 
 def test_jobs_in_other_forms_are_read(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from seepage.scan.effects import idle_words, number, without_effect
 from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
@@ -45,25 +46,14 @@ _FILTERS = {
 _NO_GUARDS = {"ConvertWeights", "HEModelDecryptor", "HEModelSerializeFilter", "ModelDequantizer"}
 
 
-def is_idle(name: str, arguments: Mapping[str, object]) -> bool:
-    """Return whether a filter does nothing with its arguments."""
-    if name == "ExcludeVars":
-        return not arguments.get("exclude_vars")
-    percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
-    off = isinstance(percentile, int | float) and not isinstance(percentile, bool) and not 0 <= percentile <= 100
-    return name == "PercentilePrivacy" and (off or (isinstance(gamma, int | float) and gamma <= 0))
-
-
 def filter_words(name: str, arguments: Mapping[str, object], place: str) -> str:
     """Return what a filter of NVFlare really does, with its arguments, place and the near defense of an audit."""
     effect, near = _FILTERS[name]
     if name == "PercentilePrivacy":
         percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
-        number = percentile if isinstance(percentile, int | float) and not isinstance(percentile, bool) else None
-        share = "the largest entries" if number is None else f"the largest {100 - number:g}% of entries"
+        cut = number(percentile)
+        share = "the largest entries" if cut is None else f"the largest {100 - cut:g}% of entries"
         effect = f"sends {share}, cut at gamma {clean(gamma, 20)}; no noise, no differential privacy"
-    if is_idle(name, arguments):
-        effect = "does nothing with these arguments"
     return f"{name}({in_words(arguments)}) at {place}: {effect} (in an audit: {near})"
 
 
@@ -268,8 +258,8 @@ def _read_filters(
         shown = clean(full.rpartition(".")[2] or short or "without a name")
         if part.get("disabled") is True:
             unknown.append(f"the filter {shown} at {place} is disabled")
-        elif is_guard(name) and is_idle(name, mapping(part.get("args"))):
-            unknown.append(filter_words(name, mapping(part.get("args")), place).partition(" (in an")[0])
+        elif is_guard(name) and (reason := without_effect(name, mapping(part.get("args")))):
+            unknown.append(idle_words(name, mapping(part.get("args")), place, reason))
         elif is_guard(name):
             guards.append(filter_words(name, mapping(part.get("args")), place))
             if name == "HEModelEncryptor" and mapping(part.get("args")).get("encrypt_layers"):

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seepage.scan.effects import PLACES, idle_words, without_effect
 from seepage.scan.names import NOT_LITERAL, Sources
-from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, is_idle, with_other_half
+from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, with_other_half
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words
 from seepage.scan.source import Reach, ReadSource, unparsed
 from seepage.text import clean
@@ -262,15 +263,8 @@ def _add_filter(
     elif tasks == NOT_LITERAL:
         job.unknown.append(f"for which tasks the filter {name} at {place} is")
     else:
-        names = (
-            ("percentile", "gamma")
-            if name == "PercentilePrivacy"
-            else ("exclude_vars",)
-            if name == "ExcludeVars"
-            else ()
-        )
-        arguments = sources.arguments(symbol.source, symbol.node, names)
-        if is_idle(name, arguments):
-            job.unknown.append(filter_words(name, arguments, place).partition(" (in an")[0])
+        arguments = sources.arguments(symbol.source, symbol.node, PLACES.get(name, ()))
+        if is_guard(name) and (reason := without_effect(name, arguments)):
+            job.unknown.append(idle_words(name, arguments, place, reason))
         elif is_guard(name):
             job.filters.append((filter_words(name, arguments, place), tasks, certain and symbol.reach is Reach.CERTAIN))
