@@ -15,8 +15,9 @@ from pathlib import Path
 
 from seepage.scan.effects import PLACES, clips_nothing, idle_words, number, without_effect
 from seepage.scan.names import Element, Sources, Symbol
+from seepage.scan.opacus import noise_in_training
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words, mapping
-from seepage.scan.source import Reach, ReadSource, unparsed
+from seepage.scan.source import FunctionNode, Reach, ReadSource, unparsed
 from seepage.text import clean
 
 # Strategies to which clients send weights after local training.
@@ -325,7 +326,12 @@ def _guards(
             guards.unknown += questions
             unread += questions
     _credit(sources, guards, mods, wrappers, read_wholly)
-    _opacus(sources, guards)
+    for words, doubt in noise_in_training(sources, _training(sources, apps)):
+        if doubt:
+            guards.unknown.append(doubt)
+        else:
+            guards.listed.append(f"{words}: noise in training")
+            guards.defenses.append("dp_sgd")
     return guards
 
 
@@ -428,20 +434,30 @@ def _workflows(sources: Sources) -> tuple[list[str], list[str]]:
     return running, idle
 
 
-def _opacus(sources: Sources, guards: _Guards) -> None:
-    for source, call, name, reach in sources.calls():
-        if not name.startswith("opacus.") or name.rpartition(".")[2] != "PrivacyEngine":
-            continue
-        words = f"Opacus PrivacyEngine at {sources.place((source, call))}"
-        reads = sources.uses(source, call)
-        parents = [source.parents.get(n) for n in reads] if reads is not None else [source.parents.get(call)]
-        private = [p for p in parents if isinstance(p, ast.Attribute) and p.attr.startswith("make_private")]
-        if any(source.reach(p) is Reach.CERTAIN for p in private) and reach is Reach.CERTAIN:
-            guards.listed.append(f"{words}: noise in training, if its function is called")
-            guards.defenses.append("dp_sgd")
-        else:
-            why = "make_private is called under a condition" if private else "no make_private of it is seen"
-            guards.unknown.append(f"{words}: {why}, so that whether it guards is not known")
+def _training(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[ReadSource, FunctionNode]]:
+    """Return the functions by which the server asks clients to train, and those that make a client."""
+    found: list[tuple[ReadSource, FunctionNode]] = []
+    for _, app in apps:
+        for source, decorator in _decorators(sources, app, ("train",)):
+            function = source.parents[decorator]
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.append((source, function))
+    for source, definition in _clients(sources):
+        found += [
+            (source, part)
+            for part in definition.body
+            if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "fit")
+        ]
+    return found
+
+
+def _clients(sources: Sources) -> Iterable[tuple[ReadSource, ast.ClassDef]]:
+    """Yield the project's classes of clients."""
+    for source in sources.sources:
+        for definition in source.nodes(ast.ClassDef):
+            bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
+            if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
+                yield source, definition
 
 
 def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[str, str]]:
@@ -452,13 +468,10 @@ def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             if isinstance(target, ast.Attribute):
                 handlers.append((target.attr, sources.place((source, source.parents[decorator]))))
-    for source in sources.sources:
-        for definition in source.nodes(ast.ClassDef):
-            bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
-            if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
-                handlers += [
-                    (part.name, sources.place((source, part)))
-                    for part in definition.body
-                    if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
-                ]
+    for source, definition in _clients(sources):
+        handlers += [
+            (part.name, sources.place((source, part)))
+            for part in definition.body
+            if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
+        ]
     return handlers
