@@ -89,11 +89,11 @@ def scan_flower(folder: Path, settings: Mapping[str, object], files: Iterable[Pa
     wrappers = _wrappers(sources)
     remarks += [f"{wrapper.words} {_WRAPPERS[wrapper.name]}." for wrapper in wrappers]
     name = clean(mapping(settings.get("project")).get("name", folder.name))
-    starts = [] if apps or components else _starts(sources)
+    starts = _starts(sources)
     remarks += [f"Clients start by {start}, which takes no mods." for start in starts]
     if not (apps or starts or components):
         unread.append("no ClientApp and no start of a client is seen")
-    messages, known = _messages(sources, apps, wrappers, unread, bool(starts))
+    messages, known = _messages(sources, apps, wrappers, unread, starts)
     return ScannedProject(
         "Flower app", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
     )
@@ -188,11 +188,11 @@ def _messages(
     apps: list[tuple[ReadSource, ast.Call]],
     wrappers: list[_Wrapper],
     unread: list[str],
-    started: bool = False,
+    starts: list[str],
 ) -> tuple[list[LeavingMessage], bool]:
     strategies, unknown = _strategies(sources)
     unread += unknown
-    guards = _guards(sources, apps, wrappers, unread, started)
+    guards = _guards(sources, apps, wrappers, unread, starts)
     trees = any(name in _OF_TREES for name, _ in strategies)
     strategies_in_words = [f"{name} at {place}" for name, place in strategies]
     unknown = [*guards.unknown, *unknown]
@@ -251,7 +251,7 @@ def _messages(
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
     )
-    return messages, bool(strategies or handlers or apps or started)
+    return messages, bool(strategies or handlers or apps or starts)
 
 
 def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
@@ -277,14 +277,18 @@ def _guards(
     apps: list[tuple[ReadSource, ast.Call]],
     wrappers: list[_Wrapper],
     unread: list[str],
-    started: bool = False,
+    starts: list[str],
 ) -> _Guards:
     """Return the guards of the update: mods of the app of clients, and noise in training."""
     guards = _Guards()
     mods: dict[str, tuple[str, Reach]] = {}
-    read_wholly = bool(apps) or started
+    read_wholly = bool(apps) or bool(starts)
     if not read_wholly:
         guards.unknown.append("which mods the clients have")
+    # What starts clients without an app has none of an app's mods.
+    several = len(apps) > 1 or bool(apps and starts)
+    if apps and starts:
+        guards.unknown.append(f"which clients run: those of the ClientApp, or those of {starts[0]}, which have no mods")
     for source, call in apps:
         given = [k.value for k in call.keywords if k.arg == "mods"] + list(call.args[1:2])
         if any(keyword.arg is None for keyword in call.keywords):
@@ -317,7 +321,7 @@ def _guards(
                         )
                 if last in _MODS and (symbol.kind == "call") is (last == "LocalDpMod"):
                     words = f"{last}{_arguments(sources, symbol)} at {sources.place(element)}"
-                    if len(apps) > 1 and reach is Reach.CERTAIN:
+                    if several and reach is Reach.CERTAIN:
                         reach = Reach.CONDITIONAL
                     if last not in mods or reach > mods[last][1]:
                         mods[last] = (words, reach)
@@ -436,19 +440,19 @@ def _workflows(sources: Sources) -> tuple[list[str], list[str]]:
 
 def _training(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[ReadSource, FunctionNode]]:
     """Return the functions by which the server asks clients to train, and those that make a client."""
-    found: list[tuple[ReadSource, FunctionNode]] = []
+    functions: list[tuple[ReadSource, FunctionNode]] = []
     for _, app in apps:
         for source, decorator in _decorators(sources, app, ("train",)):
             function = source.parents[decorator]
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.append((source, function))
+                functions.append((source, function))
     for source, definition in _clients(sources):
-        found += [
+        functions += [
             (source, part)
             for part in definition.body
             if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "fit")
         ]
-    return found
+    return functions
 
 
 def _clients(sources: Sources) -> Iterable[tuple[ReadSource, ast.ClassDef]]:

@@ -37,24 +37,24 @@ def noise_in_training(sources: Sources, training: list[tuple[ReadSource, Functio
         training: functions by which the server asks clients to train, and those that make a client.
     """
     reached = _reached(sources, training, modules=True)
-    found = [
+    uses = [
         private
         for source, call, name, reach in sources.calls()
         if name.startswith("opacus.") and name.rpartition(".")[2] == "PrivacyEngine"
         for private in _of_engine(sources, source, call, reach, reached)
     ]
-    if not found:
+    if not uses:
         return []
-    accepted = {step for private in found for step in private.steps if not private.doubt}
+    accepted = {step for private in uses for step in private.steps if not private.doubt}
     others = [
         f"{unparsed(step)} at {sources.place((source, step))} is not seen to be a step of its optimiser"
         for source, step in _steps(sources)
         if step not in accepted and not _of_schedule(sources, source, step)
     ]
-    if why := others[0] if others else _doubt_of_others(sources, training, found):
-        for private in found:
+    if why := others[0] if others else _doubt_of_others(sources, training, uses):
+        for private in uses:
             private.doubt = private.doubt or _unknown(private.words, why)
-    return [(private.words, private.doubt) for private in found]
+    return [(private.words, private.doubt) for private in uses]
 
 
 def _unknown(words: str, why: str) -> str:
@@ -209,8 +209,8 @@ def _reads_of_name(
     """Return where the name of the optimiser is read after the call."""
     scope, end = source.scope_of(name), _end(call)
     bound = source.bindings.get(scope, {}).get(name.id, [])
-    kept = (source.parents.get(call), scope)
-    if not bound or any(of.place > end and of.node not in kept for of in bound):
+    before = (source.parents.get(call), scope)
+    if not bound or any(of.place > end and of.node not in before for of in bound):
         return [], f"{name.id} is bound anew after make_private"
     if any(name.id in node.names for node in source.nodes(ast.Global, ast.Nonlocal)):
         return [], f"{name.id} may be bound anew by other code"
