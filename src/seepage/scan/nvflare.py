@@ -104,13 +104,9 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
         remarks.append(f"No {CLIENT} file is here: what clients send is unknown.")
         unread.append(f"no {CLIENT} file is here")
     messages += [
-        LeavingMessage(
-            "server",
-            "client",
-            f"the task, such as the joint model ({place_of(path, folder)})",
+        joint_model(
+            place_of(path, folder),
             tuple(_filters(folder, path, settings_or_note(path, folder, []), "task_data_filters", None, shadowed)[0]),
-            (),
-            "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
         for path in listed
         if path.stem == SERVER and path.suffix in FORMS
@@ -118,6 +114,18 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
     name = clean(meta.get("name", folder.name))
     unread = list(dict.fromkeys(unread))
     return ScannedProject("NVFlare job", name, folder, tuple(messages), tuple(remarks), tuple(unread), known)
+
+
+def joint_model(place: str, guards: tuple[str, ...], unknown: tuple[str, ...] = ()) -> LeavingMessage:
+    """Return the message by which clients have the joint model."""
+    return LeavingMessage(
+        "server",
+        "client",
+        f"the task, such as the joint model ({place})",
+        guards,
+        unknown,
+        "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
+    )
 
 
 def _all_parts(settings: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

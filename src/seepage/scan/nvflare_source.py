@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seepage.scan.effects import PLACES, idle_words, without_effect
 from seepage.scan.names import NOT_LITERAL, Sources
-from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, with_other_half
+from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, joint_model, with_other_half
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words
 from seepage.scan.source import Reach, ReadSource, unparsed
 from seepage.text import clean
@@ -42,18 +42,23 @@ _RECIPES = {
     "XGBVerticalRecipe": "histograms of gradients, of columns (xgb)",
 }
 _TO_OTHERS = {"CyclicRecipe": "the next client", "SwarmLearningRecipe": "the client that aggregates"}
+# Recipes whose server sends each client no model, or whose clients send it to each other.
+_NO_MODEL = ("FedStatsRecipe", "DhPSIRecipe", "SwarmLearningRecipe", "XGBHorizontalRecipe", "XGBVerticalRecipe")
+_OF_MODELS = ("FedAvgJob", "SAGMLFlowJob")
+_CONTROLS = ("Controller", "ScatterAndGather", "FedAvg", "FedOpt", "FedProx", "Scaffold", "Cyclic", "Workflow", "SAG")
 _NOT_UPDATES = ("KMeansFedAvgRecipe", "SVMFedAvgRecipe", "FedEvalRecipe", "NumpyCrossSiteEvalRecipe", "DhPSIRecipe")
 _QUIET = {"execute", "export", "export_job", "simulator_run", "add_server_config", "add_client_config", "as_id"}
 
 
 @dataclass
 class _Job:
-    """What is added to a job: filters of results with their tasks, executors, parts of the server."""
+    """What is added to a job: filters of results with their tasks, executors, parts and filters of the server."""
 
     filters: list[tuple[str, object, bool]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     executors: list[tuple[str, object]] = field(default_factory=list)
     server: list[str] = field(default_factory=list)
+    outgoing: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
     loops: list[ast.AST] = field(default_factory=list)
 
@@ -140,11 +145,22 @@ def _project(sources: Sources, source: ReadSource, call: ast.Call, kind: str, ge
     messages += [
         LeavingMessage("client", "server", words, (), ("which numbers they are",), NO_AUDIT) for words in job.further
     ]
+    if _sends_model(kind, job, known):
+        messages.append(joint_model(f"{clean(kind)} at {place}", (), (*job.unknown, *job.outgoing)))
     remarks = [f"At the server: {', '.join(job.server)}."] if job.server else []
     remarks.append(f"{clean(kind)}({in_words({k: v for k, v in arguments.items() if k != 'name'})}) at {place}.")
     unread += [reason for reason in sources.unread if source.path.name in reason]
     return ScannedProject(
         "NVFlare job", name, source.path.parent, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
+    )
+
+
+def _sends_model(kind: str, job: _Job, known: bool) -> bool:
+    """Return whether the server of a job gives clients tasks with a model: by its recipe, or by a workflow."""
+    if kind.endswith("Recipe"):
+        return known and kind not in _NO_MODEL
+    return kind in _OF_MODELS or any(
+        ".workflows." in part or part.rpartition(".")[2].endswith(_CONTROLS) for part in job.server
     )
 
 
@@ -216,14 +232,20 @@ def _read_method(sources: Sources, source: ReadSource, call: ast.Call, method: s
     if part is None:
         return
     tasks = sources.value(source, given["tasks"]) if "tasks" in given else None
-    if method == "add_client_output_filter":
+    at_server = method == "to_server"
+    if method == "to":
+        target = call.args[1] if len(call.args) > 1 else given.get("target")
+        at_server = target is not None and sources.value(source, target) == "server"
+    if method == "add_server_output_filter" or (at_server and "filter_type" in given):
+        shown = clean(sources.symbol(source, part).name.rpartition(".")[2], 80)
+        job.outgoing.append(f"what the server's filter {shown} at {place} does")
+    elif method == "add_client_output_filter":
         positional = call.args[1:2]
         tasks = sources.value(source, positional[0]) if positional else tasks
         certain = reach is Reach.CERTAIN and "clients" not in given and len(call.args) < 3
         _add_filter(sources, source, part, tasks, certain, place, job)
     elif method in ("to", "to_clients", "to_server"):
-        target = call.args[1] if len(call.args) > 1 and method == "to" else given.get("target")
-        if method == "to_server" or (target is not None and sources.value(source, target) == "server"):
+        if at_server:
             job.server.append(clean(sources.symbol(source, part).name, 80))
             return
         kind = given.get("filter_type")
