@@ -150,6 +150,7 @@ def test_jobs_in_python_send_the_joint_model_where_their_server_does(tmp_path: P
     for name, text, sent in (
         ("flow", f"{flow}{FED_JOB}job.to_server(FedAvg(num_clients=2, num_rounds=1))\n", 1),
         ("target", f'{flow}{FED_JOB}control = FedAvg()\njob.to(control, "server")\n', 1),
+        ("inherited", f"{flow}class Mine(FedAvg):\n  def run(self): pass\n{FED_JOB}job.to_server(Mine())\n", 1),
         ("none", FED_JOB, 0),
         ("recipe", RECIPE + filtered, 1),
         ("statistics", RECIPE.replace("FedAvgRecipe", "FedStatsRecipe"), 0),

@@ -58,6 +58,7 @@ class _Job:
     unknown: list[str] = field(default_factory=list)
     executors: list[tuple[str, object]] = field(default_factory=list)
     server: list[str] = field(default_factory=list)
+    controls: bool = False
     outgoing: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
     loops: list[ast.AST] = field(default_factory=list)
@@ -159,9 +160,20 @@ def _sends_model(kind: str, job: _Job, known: bool) -> bool:
     """Return whether the server of a job gives clients tasks with a model: by its recipe, or by a workflow."""
     if kind.endswith("Recipe"):
         return known and kind not in _NO_MODEL
-    return kind in _OF_MODELS or any(
-        ".workflows." in part or part.rpartition(".")[2].endswith(_CONTROLS) for part in job.server
-    )
+    return kind in _OF_MODELS or job.controls
+
+
+def _part_of_server(sources: Sources, source: ReadSource, part: ast.expr) -> tuple[str, bool]:
+    """Return the name of a part of the server, and whether it, or what its class inherits from, is a workflow."""
+    symbol = sources.symbol(source, part)
+    names = [symbol.name]
+    if isinstance(symbol.node, ast.Call) and symbol.source and symbol.kind == "unknown":
+        definition = sources.symbol(symbol.source, symbol.node.func)
+        if isinstance(definition.node, ast.ClassDef) and definition.source and definition.kind == "class":
+            bases = definition.node.bases
+            names = [definition.name, *(sources.symbol(definition.source, base).name for base in bases)]
+    is_control = any(".workflows." in name or name.rpartition(".")[2].endswith(_CONTROLS) for name in names)
+    return clean(names[0], 80), is_control
 
 
 def _tasks(tasks: object, job: _Job, training: bool) -> list[str]:
@@ -246,7 +258,9 @@ def _read_method(sources: Sources, source: ReadSource, call: ast.Call, method: s
         _add_filter(sources, source, part, tasks, certain, place, job)
     elif method in ("to", "to_clients", "to_server"):
         if at_server:
-            job.server.append(clean(sources.symbol(source, part).name, 80))
+            name, is_control = _part_of_server(sources, source, part)
+            job.server.append(name)
+            job.controls = job.controls or is_control
             return
         kind = given.get("filter_type")
         if kind is None:
