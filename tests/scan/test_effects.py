@@ -133,3 +133,15 @@ def test_settings_of_a_node_that_stop_nothing_are_not_credited(tmp_path: Path) -
         [project] = scan(written(tmp_path / f"of{guards}", {"a.py": source.replace("DEFAULT", default)}))
         assert len(project.messages[0].guards) == guards
         assert (IDLE in " ".join(project.messages[0].unknown)) is (guards == 0)
+
+
+def test_a_minimum_that_is_only_printed_is_not_credited(tmp_path: Path) -> None:
+    source = (
+        "from vantage6.algorithm.tools.decorators import data\nfrom vantage6.algorithm.tools.util import get_env_var\n"
+    )
+    source += "@data(1)\ndef part(df):\n  least = int(get_env_var('SUMMARY_MINIMUM_ROWS', '10'))\n"
+    source += "  if len(df) < least:\n    ACT\n  return len(df)\n"
+    for act, guards in (("print('too few', least)", 0), ("raise ValueError", 1), ("return None", 1), ("stop(df)", 1)):
+        [project] = scan(written(tmp_path / act[:5], {"a.py": source.replace("ACT", act)}))
+        assert len(project.messages[0].guards) == guards
+        assert ("only printed" in " ".join(project.messages[0].unknown)) is (guards == 0)

@@ -36,6 +36,8 @@ _DECORATORS = {
 }
 _OF_DECORATORS = ("vantage6.algorithm.tools.decorators.", "vantage6.algorithm.decorator.")
 _READERS = {"vantage6.algorithm.tools.util.get_env_var", "os.environ.get", "os.getenv"}
+_CONVERTING = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool")
+_LOGGING = ("debug", "info", "warn", "warning", "error", "critical", "exception", "log")
 _STAYING = ("data_extraction", "preprocessing")
 _AT_NODE, _CENTRAL = ("node", "server, and the central part at some node"), ("central part", "user")
 _PARTIES = {
@@ -269,10 +271,53 @@ def _guards(
             words = f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}"
             if reason := setting_without_effect(variable, given.get(variable, default)):
                 idle.setdefault(variable, f"without effect by its arguments: {words}: {reason}")
+            elif _only_printed(sources, source, call):
+                idle.setdefault(variable, f"without effect: {words}: what falls short of it is only printed")
             else:
                 variables.setdefault(variable, words)
     # A setting that stops nothing at any place is no guard by another place.
     return [words for variable, words in variables.items() if variable not in idle], list(idle.values())
+
+
+def _only_printed(sources: Sources, source: ReadSource, call: ast.Call) -> bool:
+    """Return whether all that reads a setting leads to nothing but printed or logged words."""
+    outer: ast.Call = call
+    while isinstance(parent := source.parents.get(outer), ast.Call) and outer in parent.args:
+        if sources.symbol(source, parent.func).name not in _CONVERTING:
+            return False
+        outer = parent
+    reads = sources.uses(source, outer)
+    if reads is None:
+        return False
+    scope = source.scope_of(outer)
+    near = [
+        n for n in reads if next((s for s in source.scopes_of(n) if n.id in source.bindings.get(s, {})), None) is scope
+    ]
+    return all(_prints(sources, source, read) for read in near)
+
+
+def _prints(sources: Sources, source: ReadSource, read: ast.expr) -> bool:
+    """Return whether what is read is printed, or decides on what is printed alone."""
+    node: ast.AST = read
+    while (parent := source.parents.get(node)) is not None and not isinstance(node, ast.stmt):
+        if isinstance(parent, ast.If) and node is parent.test:
+            return all(_is_print(sources, source, part) for part in (*parent.body, *parent.orelse))
+        if isinstance(parent, ast.Call) and not _is_print(sources, source, parent):
+            return False
+        node = parent
+    return _is_print(sources, source, node)
+
+
+def _is_print(sources: Sources, source: ReadSource, node: ast.AST) -> bool:
+    """Return whether a statement or call prints, logs or does nothing."""
+    node = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(node, ast.Pass | ast.Constant):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = sources.symbol(source, node.func).name
+    logs = name.startswith(("logging.", "vantage6.")) and name.rpartition(".")[2] in _LOGGING
+    return name == "builtins.print" or logs
 
 
 def _reached(sources: Sources, function: tuple[ReadSource, FunctionNode]) -> list[tuple[ReadSource, ast.AST]]:
