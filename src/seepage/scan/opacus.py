@@ -16,6 +16,9 @@ from seepage.scan.source import FunctionNode, Reach, ReadSource, unparsed
 
 _NOISE = {"make_private": "noise_multiplier", "make_private_with_epsilon": "target_epsilon"}
 _DEEPEST = 4
+# Engines, trainings and functions with an optimiser that are followed at most.
+_MOST = 50
+_READS = 300
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -36,13 +39,16 @@ def noise_in_training(sources: Sources, training: list[tuple[ReadSource, Functio
         sources: source of the project.
         training: functions by which the server asks clients to train, and those that make a client.
     """
-    reached = _reached(sources, training, modules=True)
-    uses = [
-        private
+    engines = [
+        (source, call, reach)
         for source, call, name, reach in sources.calls()
         if name.startswith("opacus.") and name.rpartition(".")[2] == "PrivacyEngine"
-        for private in _of_engine(sources, source, call, reach, reached)
     ]
+    if len(engines) > _MOST:
+        words = f"Opacus PrivacyEngine at {len(engines)} places"
+        return [(words, _unknown(words, f"more than {_MOST} are not followed"))]
+    reached = _reached(sources, training, modules=True) if engines else set()
+    uses = [private for source, call, reach in engines for private in _of_engine(sources, source, call, reach, reached)]
     if not uses:
         return []
     accepted = {step for private in uses for step in private.steps if not private.doubt}
@@ -161,6 +167,8 @@ def _doubt_of_others(sources: Sources, training: list[tuple[ReadSource, Function
     guarded = [of.function for of in private if not of.doubt]
     if None in guarded or len(groups) < 2:
         return ""
+    if len(groups) > _MOST:
+        return f"there are more than {_MOST} trainings"
     for group in groups.values():
         if _reached(sources, group, modules=False).isdisjoint(of for of in guarded if of is not None):
             return f"the training at {sources.place(group[0])} is not seen to call make_private"
@@ -195,8 +203,8 @@ def _doubt_of_training(sources: Sources, source: ReadSource, call: ast.Call, pri
         reads, why = _reads_of_attribute(sources, source, optimiser, call)
     else:
         reads, why = [], "the optimiser that it returns is not bound to a name"
-    if why:
-        return why
+    if why or len(reads) > _READS:
+        return why or f"{unparsed(optimiser)} is read at {len(reads)} places, more than are followed"
     accepted: set[ast.AST] = {node for _, node in reads}
     for where, read in reads:
         private.steps |= _steps_of(sources, where, read, accepted, 0)
@@ -268,8 +276,9 @@ def _steps_of(sources: Sources, source: ReadSource, read: ast.expr, accepted: se
     if symbol.kind != "function" or not isinstance(function, ast.FunctionDef) or origin is None:
         return set()
     name = _parameter(function, call, read)
+    followed = sum(isinstance(node, ast.FunctionDef) for node in accepted)
     # The function may be given other optimisers elsewhere.
-    if name is None or function in accepted or not _always_given(sources, function, name, accepted):
+    if name is None or function in accepted or followed > _MOST or not _always_given(sources, function, name, accepted):
         return set()
     bound = origin.bindings.get(function, {}).get(name, [])
     if len(bound) != 1 or origin.names.get(name) is None:
