@@ -120,7 +120,12 @@ for site in ("a", "b"):
 
 def test_jobs_in_python_are_read_by_their_syntax(tmp_path: Path) -> None:
     [recipe] = scan(written(tmp_path / "a", {"job.py": RECIPE}))
-    [update] = recipe.messages
+    update, joint = recipe.messages
+    assert (joint.sender, joint.receiver, "joint model (FedAvgRecipe at job.py:4)" in joint.content) == (
+        "server",
+        "client",
+        True,
+    )
     assert "the largest 80% of entries, cut at gamma 0.5; no noise, no differential privacy" in update.guards[0]
     assert len(update.guards) == 1
     assert "SVTPrivacy(epsilon=0.1) at job.py:7 only for some sites or under a condition" in " ".join(update.unknown)
@@ -136,6 +141,25 @@ def test_jobs_in_python_are_read_by_their_syntax(tmp_path: Path) -> None:
     [job] = scan(written(tmp_path / "d", {"job.py": fake, "mine.py": "class SVTPrivacy: pass\n"}))
     assert job.messages[0].guards == ()
     assert job.understood == "partly"
+
+
+def test_jobs_in_python_send_the_joint_model_where_their_server_does(tmp_path: Path) -> None:
+    """A filter of the server's tasks is unknown, and jobs without a workflow or model send none."""
+    flow = "from nvflare.app_common.workflows.fedavg import FedAvg\n"
+    filtered = 'recipe.add_server_output_filter(SVTPrivacy(), tasks=["train"])\n'
+    for name, text, sent in (
+        ("flow", f"{flow}{FED_JOB}job.to_server(FedAvg(num_clients=2, num_rounds=1))\n", 1),
+        ("target", f'{flow}{FED_JOB}control = FedAvg()\njob.to(control, "server")\n', 1),
+        ("inherited", f"{flow}class Mine(FedAvg):\n  def run(self): pass\n{FED_JOB}job.to_server(Mine())\n", 1),
+        ("none", FED_JOB, 0),
+        ("recipe", RECIPE + filtered, 1),
+        ("statistics", RECIPE.replace("FedAvgRecipe", "FedStatsRecipe"), 0),
+    ):
+        [job] = scan(written(tmp_path / name, {"job.py": text}))
+        joint = [message for message in job.messages if message.sender == "server"]
+        assert [message.guards for message in joint] == [()] * sent
+        assert all("seepage membership" in message.audit for message in joint)
+        assert ("the server's filter SVTPrivacy" in " ".join(q for m in joint for q in m.unknown)) is (name == "recipe")
 
 
 def test_nothing_understood_ends_with_status_4(tmp_path: Path, capfd, monkeypatch) -> None:

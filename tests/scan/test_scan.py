@@ -212,7 +212,7 @@ def test_a_filter_of_one_site_or_scope_or_without_effect_is_no_guard(tmp_path: P
             written(tmp_path / f"idle-{len(args)}-{next(iter(args))}", job([{"path": path, "args": args}]))
         )
         train = only(project, "task train")
-        assert (train.guards, "does nothing with these arguments" in " ".join(train.unknown)) == ((), True)
+        assert (train.guards, "without effect by its arguments" in " ".join(train.unknown)) == ((), True)
 
 
 def test_jobs_in_other_forms_are_read(tmp_path: Path) -> None:
@@ -409,3 +409,17 @@ def test_hostile_settings_neither_steer_nor_crash(tmp_path: Path, capfd, monkeyp
     assert "What is not listed is not thereby safe." in out
     code, out, _ = seepage("job", "--json")
     assert [of["framework"] for of in json.loads(out)] == ["NVFlare job"]
+
+
+def test_mods_of_an_app_do_not_guard_clients_that_start_without_it(tmp_path: Path) -> None:
+    client = "import flwr as fl\nfrom flwr.client.mod import LocalDpMod\nclass C(fl.client.NumPyClient): pass\n"
+    client += "app = fl.client.ClientApp(mods=[LocalDpMod(1.0, 1.0, 2.0, 1e-5)])\n"
+    start = "if __name__ == '__main__':\n  fl.client.start_numpy_client(server_address='x', client=C())\n"
+    settings = {"app/pyproject.toml": PYPROJECT.replace("app.client_app", "client").replace("app.server_app", "server")}
+    for name, files in (("old", {}), ("app", settings)):
+        for text, guards in ((client, 1), (client + start, 0)):
+            whole = {"app/client.py": text, "app/server.py": OLDER["server.py"], **files}
+            [project] = scan(written(tmp_path / f"{name}{guards}", whole))
+            update = project.messages[0]
+            assert len(update.guards) == guards
+            assert ("client.py:6, which have no mods" in " ".join(update.unknown)) is (guards == 0)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seepage.scan.effects import PLACES, clips_nothing, idle_words, number, without_effect
 from seepage.scan.names import Element, Sources, Symbol
+from seepage.scan.opacus import noise_in_training
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words, mapping
-from seepage.scan.source import Reach, ReadSource, unparsed
+from seepage.scan.source import FunctionNode, Reach, ReadSource, unparsed
 from seepage.text import clean
 
 # Strategies to which clients send weights after local training.
@@ -50,7 +52,6 @@ _OTHER_HALF = {
     "fixedclipping_mod": "DifferentialPrivacyClientSideFixedClipping is not seen to run",
     "adaptiveclipping_mod": "DifferentialPrivacyClientSideAdaptiveClipping is not seen to run",
 }
-_NO_NOISE = "adds no noise with these arguments"
 _APPS = ("flwr.client.", "flwr.clientapp.")
 _STARTS = ("start_client", "start_numpy_client", "start_simulation")
 _OF_MODS = ("flwr.client.mod.", "flwr.clientapp.mod.")
@@ -86,13 +87,13 @@ def scan_flower(folder: Path, settings: Mapping[str, object], files: Iterable[Pa
     if config := {clean(name): value for name, value in mapping(app.get("config")).items()}:
         remarks.append(f"Settings, which a run can override: {in_words(config)}.")
     wrappers = _wrappers(sources)
-    remarks += [f"{words} {_WRAPPERS[name]}." for name, words, _ in wrappers]
+    remarks += [f"{wrapper.words} {_WRAPPERS[wrapper.name]}." for wrapper in wrappers]
     name = clean(mapping(settings.get("project")).get("name", folder.name))
-    starts = [] if apps or components else _starts(sources)
+    starts = _starts(sources)
     remarks += [f"Clients start by {start}, which takes no mods." for start in starts]
     if not (apps or starts or components):
         unread.append("no ClientApp and no start of a client is seen")
-    messages, known = _messages(sources, apps, wrappers, unread, bool(starts))
+    messages, known = _messages(sources, apps, wrappers, unread, starts)
     return ScannedProject(
         "Flower app", name, folder, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
     )
@@ -141,14 +142,34 @@ def _starts(sources: Sources) -> list[str]:
     ]
 
 
-def _wrappers(sources: Sources) -> list[tuple[str, str, Reach]]:
-    """Return the wrappers of differential privacy that are used: name, arguments and place, whether surely."""
+@dataclass(frozen=True)
+class _Wrapper:
+    """A wrapper of differential privacy that is used.
+
+    Attributes:
+        name: its class.
+        words: its name, arguments and place.
+        reach: whether it surely runs.
+        idle: why it has no effect by its arguments; empty where it may have.
+        open_clip: why the clip norm that it gives to clients cuts nothing; empty where it may cut.
+    """
+
+    name: str
+    words: str
+    reach: Reach
+    idle: str
+    open_clip: str
+
+
+def _wrappers(sources: Sources) -> list[_Wrapper]:
+    """Return the wrappers of differential privacy that are used."""
     listed = []
     for source, call, name, reach in sources.calls():
         last = _known(name, _STRATEGIES)
         if last in _WRAPPERS and sources.uses(source, call) != []:
-            words = f"{last}({in_words(sources.arguments(source, call))}) at {sources.place((source, call))}"
-            listed.append((last, words, reach))
+            given = sources.arguments(source, call, PLACES.get(last, ()))
+            words = f"{last}({in_words(given)}) at {sources.place((source, call))}"
+            listed.append(_Wrapper(last, words, reach, without_effect(last, given), clips_nothing(given)))
     return listed
 
 
@@ -165,13 +186,13 @@ class _Guards:
 def _messages(
     sources: Sources,
     apps: list[tuple[ReadSource, ast.Call]],
-    wrappers: list[tuple[str, str, Reach]],
+    wrappers: list[_Wrapper],
     unread: list[str],
-    started: bool = False,
+    starts: list[str],
 ) -> tuple[list[LeavingMessage], bool]:
     strategies, unknown = _strategies(sources)
     unread += unknown
-    guards = _guards(sources, apps, wrappers, unread, started)
+    guards = _guards(sources, apps, wrappers, unread, starts)
     trees = any(name in _OF_TREES for name, _ in strategies)
     strategies_in_words = [f"{name} at {place}" for name, place in strategies]
     unknown = [*guards.unknown, *unknown]
@@ -215,19 +236,22 @@ def _messages(
         for kind, place in handlers
         if kind in ("query", "get_properties")
     ]
-    noisy = [words for name, words, reach in wrappers if reach is Reach.CERTAIN and name not in guards.missing]
     halves = " ".join(guards.missing)
+    noisy = [w for w in wrappers if w.reach is Reach.CERTAIN and not w.idle and w.words not in halves]
     messages.append(
         LeavingMessage(
             "server",
             "every client",
             "the joint model, every round",
-            tuple(f"{w.partition('(')[0]}: noise of the server is in it ({w})" for w in noisy if w not in halves),
-            tuple(f"whether the noise of {words} is in it" for _, words, r in wrappers if r is not Reach.CERTAIN),
+            tuple(f"{w.name}: noise of the server is in it ({w.words})" for w in noisy),
+            (
+                *(f"whether the noise of {w.words} is in it" for w in wrappers if w.reach is not Reach.CERTAIN),
+                *(f"without effect by its arguments: {w.words} ({w.idle})" for w in wrappers if w.idle),
+            ),
             "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
     )
-    return messages, bool(strategies or handlers or apps or started)
+    return messages, bool(strategies or handlers or apps or starts)
 
 
 def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
@@ -251,16 +275,20 @@ def _strategies(sources: Sources) -> tuple[list[tuple[str, str]], list[str]]:
 def _guards(
     sources: Sources,
     apps: list[tuple[ReadSource, ast.Call]],
-    wrappers: list[tuple[str, str, Reach]],
+    wrappers: list[_Wrapper],
     unread: list[str],
-    started: bool = False,
+    starts: list[str],
 ) -> _Guards:
     """Return the guards of the update: mods of the app of clients, and noise in training."""
     guards = _Guards()
     mods: dict[str, tuple[str, Reach]] = {}
-    read_wholly = bool(apps) or started
+    read_wholly = bool(apps) or bool(starts)
     if not read_wholly:
         guards.unknown.append("which mods the clients have")
+    # What starts clients without an app has none of an app's mods.
+    several = len(apps) > 1 or bool(apps and starts)
+    if apps and starts:
+        guards.unknown.append(f"which clients run: those of the ClientApp, or those of {starts[0]}, which have no mods")
     for source, call in apps:
         given = [k.value for k in call.keywords if k.arg == "mods"] + list(call.args[1:2])
         if any(keyword.arg is None for keyword in call.keywords):
@@ -282,13 +310,18 @@ def _guards(
                 symbol = sources.symbol(element.source, element.node)
                 last = _known(sources.outside_name(symbol), _OF_MODS)
                 reach = min(element.reach, symbol.reach, Reach.CERTAIN if for_all else Reach.CONDITIONAL)
-                if last == "LocalDpMod" and (doubt := _doubt_of_noise(sources, symbol)):
-                    guards.unknown.append(f"LocalDpMod at {sources.place(element)}: {doubt}")
-                    if doubt == _NO_NOISE:
+                if last == "LocalDpMod" and symbol.kind == "call":
+                    given = _given(sources, symbol)
+                    if reason := without_effect(last, given):
+                        guards.unknown.append(idle_words(last, given, sources.place(element), reason))
                         continue
+                    if any(number(given.get(name)) is None for name in PLACES[last][1:]):
+                        guards.unknown.append(
+                            f"LocalDpMod at {sources.place(element)}: how much noise it adds is set when it runs"
+                        )
                 if last in _MODS and (symbol.kind == "call") is (last == "LocalDpMod"):
                     words = f"{last}{_arguments(sources, symbol)} at {sources.place(element)}"
-                    if len(apps) > 1 and reach is Reach.CERTAIN:
+                    if several and reach is Reach.CERTAIN:
                         reach = Reach.CONDITIONAL
                     if last not in mods or reach > mods[last][1]:
                         mods[last] = (words, reach)
@@ -297,7 +330,12 @@ def _guards(
             guards.unknown += questions
             unread += questions
     _credit(sources, guards, mods, wrappers, read_wholly)
-    _opacus(sources, guards)
+    for words, doubt in noise_in_training(sources, _training(sources, apps)):
+        if doubt:
+            guards.unknown.append(doubt)
+        else:
+            guards.listed.append(f"{words}: noise in training")
+            guards.defenses.append("dp_sgd")
     return guards
 
 
@@ -305,32 +343,22 @@ def _called(symbol: Symbol, element: Element) -> str:
     return unparsed(element.node) if symbol.kind == "unknown" else clean(symbol.name.rpartition(".")[2], 60)
 
 
-def _arguments(sources: Sources, symbol: Symbol) -> str:
+def _given(sources: Sources, symbol: Symbol) -> Mapping[str, object]:
+    """Return the arguments of the call that gave a guard."""
     if not isinstance(symbol.node, ast.Call) or symbol.source is None or symbol.kind != "call":
+        return {}
+    return sources.arguments(symbol.source, symbol.node, PLACES.get(symbol.name.rpartition(".")[2], ()))
+
+
+def _arguments(sources: Sources, symbol: Symbol) -> str:
+    if symbol.kind != "call":
         return ""
-    given = sources.arguments(symbol.source, symbol.node, ("clipping_norm", "sensitivity", "epsilon", "delta"))
-    values = [given.get(name) for name in ("sensitivity", "epsilon", "delta")]
+    given = _given(sources, symbol)
+    sensitivity, epsilon, delta = (number(given.get(name)) for name in ("sensitivity", "epsilon", "delta"))
     noise = ""
-    if all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) and v > 0 for v in values):
-        sensitivity, epsilon, delta = (float(v) for v in values if isinstance(v, int | float))
-        if delta < 1:
-            noise = f", noise of standard deviation {sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon:.3g}"
+    if sensitivity and epsilon and delta and 0 < delta < 1:
+        noise = f", noise of standard deviation {sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon:.3g}"
     return f"({in_words(given)}){noise}"
-
-
-def _doubt_of_noise(sources: Sources, symbol: Symbol) -> str:
-    """Return why the noise of a ``LocalDpMod`` is not known; empty where it is."""
-    if symbol.kind != "call" or not isinstance(symbol.node, ast.Call) or symbol.source is None:
-        return ""
-    given = sources.arguments(symbol.source, symbol.node, ("clipping_norm", "sensitivity", "epsilon", "delta"))
-    numbers = [given.get(name) for name in ("sensitivity", "epsilon", "delta")]
-    known = [v for v in numbers if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(known) < 3:
-        return "how much noise it adds is set when it runs"
-    sensitivity, epsilon, delta = known
-    if sensitivity <= 0 or not 0 < epsilon < math.inf or not 0 < delta < 1:
-        return _NO_NOISE
-    return ""
 
 
 def _mods_of_training(sources: Sources, app: ast.Call) -> list[tuple[ReadSource, ast.expr]]:
@@ -360,21 +388,18 @@ def _credit(
     sources: Sources,
     guards: _Guards,
     mods: dict[str, tuple[str, Reach]],
-    wrappers: list[tuple[str, str, Reach]],
+    wrappers: list[_Wrapper],
     read_wholly: bool,
 ) -> None:
     """Sort the mods into guards, halves of set-ups, and what a condition decides."""
     workflows, idle = _workflows(sources)
     guards.unknown += idle
-    halves = {
+    sure = [wrapper for wrapper in wrappers if wrapper.reach is Reach.CERTAIN]
+    halves: dict[str, Sequence[object]] = {
         "secaggplus_mod": workflows,
         "secagg_mod": workflows,
-        "fixedclipping_mod": [
-            w for n, w, r in wrappers if n.endswith("ClientSideFixedClipping") and r is Reach.CERTAIN
-        ],
-        "adaptiveclipping_mod": [
-            w for n, w, r in wrappers if n.endswith("ClientSideAdaptiveClipping") and r is Reach.CERTAIN
-        ],
+        "fixedclipping_mod": [w for w in sure if w.name.endswith("ClientSideFixedClipping")],
+        "adaptiveclipping_mod": [w for w in sure if w.name.endswith("ClientSideAdaptiveClipping")],
     }
     for name, (words, reach) in mods.items():
         effect, defense = _MODS[name]
@@ -384,13 +409,15 @@ def _credit(
                 guards.unknown.append("no workflow of secure aggregation is seen to run at the server")
         elif reach is not Reach.CERTAIN:
             guards.unknown.append(f"{words} is a mod only under a condition: whether it guards is not known")
+        elif name.endswith("clipping_mod") and (open_clips := [w.open_clip for w in sure if w.open_clip]):
+            guards.unknown.append(f"without effect by its arguments: {words} ({open_clips[0]} at the server)")
         else:
             guards.listed.append(f"{words}: {effect}")
             guards.defenses.append(defense)
     have = "is not seen" if not read_wholly else "is missing"
     needed = [("fixedclipping_mod", "ClientSideFixedClipping"), ("adaptiveclipping_mod", "ClientSideAdaptiveClipping")]
     for mod, ending in needed:
-        for words in [w for n, w, _ in wrappers if n.endswith(ending) and mod not in mods]:
+        for words in [w.words for w in wrappers if w.name.endswith(ending) and mod not in mods]:
             guards.missing.append(f"{mod} {have} at clients, to which {words} leaves clipping: no guard alone")
     if workflows and not {"secaggplus_mod", "secagg_mod"} & set(mods):
         guards.missing.append(f"secaggplus_mod {have} at clients, which {workflows[0]} needs: no guard alone")
@@ -411,20 +438,30 @@ def _workflows(sources: Sources) -> tuple[list[str], list[str]]:
     return running, idle
 
 
-def _opacus(sources: Sources, guards: _Guards) -> None:
-    for source, call, name, reach in sources.calls():
-        if not name.startswith("opacus.") or name.rpartition(".")[2] != "PrivacyEngine":
-            continue
-        words = f"Opacus PrivacyEngine at {sources.place((source, call))}"
-        reads = sources.uses(source, call)
-        parents = [source.parents.get(n) for n in reads] if reads is not None else [source.parents.get(call)]
-        private = [p for p in parents if isinstance(p, ast.Attribute) and p.attr.startswith("make_private")]
-        if any(source.reach(p) is Reach.CERTAIN for p in private) and reach is Reach.CERTAIN:
-            guards.listed.append(f"{words}: noise in training, if its function is called")
-            guards.defenses.append("dp_sgd")
-        else:
-            why = "make_private is called under a condition" if private else "no make_private of it is seen"
-            guards.unknown.append(f"{words}: {why}, so that whether it guards is not known")
+def _training(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[ReadSource, FunctionNode]]:
+    """Return the functions by which the server asks clients to train, and those that make a client."""
+    functions: list[tuple[ReadSource, FunctionNode]] = []
+    for _, app in apps:
+        for source, decorator in _decorators(sources, app, ("train",)):
+            function = source.parents[decorator]
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.append((source, function))
+    for source, definition in _clients(sources):
+        functions += [
+            (source, part)
+            for part in definition.body
+            if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "fit")
+        ]
+    return functions
+
+
+def _clients(sources: Sources) -> Iterable[tuple[ReadSource, ast.ClassDef]]:
+    """Yield the project's classes of clients."""
+    for source in sources.sources:
+        for definition in source.nodes(ast.ClassDef):
+            bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
+            if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
+                yield source, definition
 
 
 def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list[tuple[str, str]]:
@@ -435,13 +472,10 @@ def _handlers(sources: Sources, apps: list[tuple[ReadSource, ast.Call]]) -> list
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             if isinstance(target, ast.Attribute):
                 handlers.append((target.attr, sources.place((source, source.parents[decorator]))))
-    for source in sources.sources:
-        for definition in source.nodes(ast.ClassDef):
-            bases = [sources.outside_name(sources.symbol(source, base)) for base in definition.bases]
-            if any(name.startswith("flwr.") and name.rpartition(".")[2] in ("NumPyClient", "Client") for name in bases):
-                handlers += [
-                    (part.name, sources.place((source, part)))
-                    for part in definition.body
-                    if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
-                ]
+    for source, definition in _clients(sources):
+        handlers += [
+            (part.name, sources.place((source, part)))
+            for part in definition.body
+            if isinstance(part, ast.FunctionDef) and part.name in ("fit", "evaluate", "get_properties")
+        ]
     return handlers

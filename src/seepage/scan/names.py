@@ -6,6 +6,7 @@ A name counts as a framework's where its imports lead to a module of that framew
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,11 +150,25 @@ class Sources:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             pass
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and (infinite := self._infinite(source, node)):
+            return infinite
         if depth < _DEEPEST and isinstance(node, ast.Name | ast.Attribute):
             bound = self._plain_binding(source, node, depth)
             if bound is not None:
                 return self.value(bound[0], bound[1], depth + 1)
         return NOT_LITERAL
+
+    def _infinite(self, source: ReadSource, node: ast.expr) -> float | None:
+        """Return infinity or no number, as ``float("inf")`` and ``math.inf`` name them; ``None`` for all else."""
+        if isinstance(node, ast.Call):
+            name = "of a text" if len(node.args) == 1 and not node.keywords else ""
+            if name and self.symbol(source, node.func).name == "builtins.float":
+                text = self.value(source, node.args[0])
+                name = f"math.{text.strip().lower().removeprefix('+')}" if isinstance(text, str) else ""
+        else:
+            name = self.symbol(source, node).name
+        number = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}.get(name.rpartition(".")[2].lower())
+        return number if name.partition(".")[0] in ("math", "numpy", "torch") else None
 
     def arguments(self, source: ReadSource, call: ast.Call, names: tuple[str, ...] = ()) -> dict[str, object]:
         """Return the arguments of a call by name, as far as the names of those by place are known."""

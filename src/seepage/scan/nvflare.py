@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from seepage.scan.effects import idle_words, number, without_effect
 from seepage.scan.project import (
     NO_AUDIT,
     LeavingMessage,
@@ -45,25 +46,14 @@ _FILTERS = {
 _NO_GUARDS = {"ConvertWeights", "HEModelDecryptor", "HEModelSerializeFilter", "ModelDequantizer"}
 
 
-def is_idle(name: str, arguments: Mapping[str, object]) -> bool:
-    """Return whether a filter does nothing with its arguments."""
-    if name == "ExcludeVars":
-        return not arguments.get("exclude_vars")
-    percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
-    off = isinstance(percentile, int | float) and not isinstance(percentile, bool) and not 0 <= percentile <= 100
-    return name == "PercentilePrivacy" and (off or (isinstance(gamma, int | float) and gamma <= 0))
-
-
 def filter_words(name: str, arguments: Mapping[str, object], place: str) -> str:
     """Return what a filter of NVFlare really does, with its arguments, place and the near defense of an audit."""
     effect, near = _FILTERS[name]
     if name == "PercentilePrivacy":
         percentile, gamma = arguments.get("percentile", 10), arguments.get("gamma", 0.01)
-        number = percentile if isinstance(percentile, int | float) and not isinstance(percentile, bool) else None
-        share = "the largest entries" if number is None else f"the largest {100 - number:g}% of entries"
+        cut = number(percentile)
+        share = "the largest entries" if cut is None else f"the largest {100 - cut:g}% of entries"
         effect = f"sends {share}, cut at gamma {clean(gamma, 20)}; no noise, no differential privacy"
-    if is_idle(name, arguments):
-        effect = "does nothing with these arguments"
     return f"{name}({in_words(arguments)}) at {place}: {effect} (in an audit: {near})"
 
 
@@ -114,13 +104,9 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
         remarks.append(f"No {CLIENT} file is here: what clients send is unknown.")
         unread.append(f"no {CLIENT} file is here")
     messages += [
-        LeavingMessage(
-            "server",
-            "client",
-            f"the task, such as the joint model ({place_of(path, folder)})",
+        joint_model(
+            place_of(path, folder),
             tuple(_filters(folder, path, settings_or_note(path, folder, []), "task_data_filters", None, shadowed)[0]),
-            (),
-            "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
         )
         for path in listed
         if path.stem == SERVER and path.suffix in FORMS
@@ -128,6 +114,18 @@ def scan_nvflare(folder: Path, files: Iterable[Path]) -> ScannedProject:
     name = clean(meta.get("name", folder.name))
     unread = list(dict.fromkeys(unread))
     return ScannedProject("NVFlare job", name, folder, tuple(messages), tuple(remarks), tuple(unread), known)
+
+
+def joint_model(place: str, guards: tuple[str, ...], unknown: tuple[str, ...] = ()) -> LeavingMessage:
+    """Return the message by which clients have the joint model."""
+    return LeavingMessage(
+        "server",
+        "client",
+        f"the task, such as the joint model ({place})",
+        guards,
+        unknown,
+        "seepage membership, of who was in the training; seepage pooled, of how a sensitive column is distributed",
+    )
 
 
 def _all_parts(settings: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -268,8 +266,8 @@ def _read_filters(
         shown = clean(full.rpartition(".")[2] or short or "without a name")
         if part.get("disabled") is True:
             unknown.append(f"the filter {shown} at {place} is disabled")
-        elif is_guard(name) and is_idle(name, mapping(part.get("args"))):
-            unknown.append(filter_words(name, mapping(part.get("args")), place).partition(" (in an")[0])
+        elif is_guard(name) and (reason := without_effect(name, mapping(part.get("args")))):
+            unknown.append(idle_words(name, mapping(part.get("args")), place, reason))
         elif is_guard(name):
             guards.append(filter_words(name, mapping(part.get("args")), place))
             if name == "HEModelEncryptor" and mapping(part.get("args")).get("encrypt_layers"):

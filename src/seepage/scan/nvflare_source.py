@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seepage.scan.effects import PLACES, idle_words, without_effect
 from seepage.scan.names import NOT_LITERAL, Sources
-from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, is_idle, with_other_half
+from seepage.scan.nvflare import audit_of, filter_name, filter_words, is_guard, joint_model, with_other_half
 from seepage.scan.project import NO_AUDIT, LeavingMessage, ScannedProject, in_words
 from seepage.scan.source import Reach, ReadSource, unparsed
 from seepage.text import clean
@@ -41,18 +42,24 @@ _RECIPES = {
     "XGBVerticalRecipe": "histograms of gradients, of columns (xgb)",
 }
 _TO_OTHERS = {"CyclicRecipe": "the next client", "SwarmLearningRecipe": "the client that aggregates"}
+# Recipes whose server sends each client no model, or whose clients send it to each other.
+_NO_MODEL = ("FedStatsRecipe", "DhPSIRecipe", "SwarmLearningRecipe", "XGBHorizontalRecipe", "XGBVerticalRecipe")
+_OF_MODELS = ("FedAvgJob", "SAGMLFlowJob")
+_CONTROLS = ("Controller", "ScatterAndGather", "FedAvg", "FedOpt", "FedProx", "Scaffold", "Cyclic", "Workflow", "SAG")
 _NOT_UPDATES = ("KMeansFedAvgRecipe", "SVMFedAvgRecipe", "FedEvalRecipe", "NumpyCrossSiteEvalRecipe", "DhPSIRecipe")
 _QUIET = {"execute", "export", "export_job", "simulator_run", "add_server_config", "add_client_config", "as_id"}
 
 
 @dataclass
 class _Job:
-    """What is added to a job: filters of results with their tasks, executors, parts of the server."""
+    """What is added to a job: filters of results with their tasks, executors, parts and filters of the server."""
 
     filters: list[tuple[str, object, bool]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     executors: list[tuple[str, object]] = field(default_factory=list)
     server: list[str] = field(default_factory=list)
+    controls: bool = False
+    outgoing: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
     loops: list[ast.AST] = field(default_factory=list)
 
@@ -139,12 +146,34 @@ def _project(sources: Sources, source: ReadSource, call: ast.Call, kind: str, ge
     messages += [
         LeavingMessage("client", "server", words, (), ("which numbers they are",), NO_AUDIT) for words in job.further
     ]
+    if _sends_model(kind, job, known):
+        messages.append(joint_model(f"{clean(kind)} at {place}", (), (*job.unknown, *job.outgoing)))
     remarks = [f"At the server: {', '.join(job.server)}."] if job.server else []
     remarks.append(f"{clean(kind)}({in_words({k: v for k, v in arguments.items() if k != 'name'})}) at {place}.")
     unread += [reason for reason in sources.unread if source.path.name in reason]
     return ScannedProject(
         "NVFlare job", name, source.path.parent, tuple(messages), tuple(remarks), tuple(dict.fromkeys(unread)), known
     )
+
+
+def _sends_model(kind: str, job: _Job, known: bool) -> bool:
+    """Return whether the server of a job gives clients tasks with a model: by its recipe, or by a workflow."""
+    if kind.endswith("Recipe"):
+        return known and kind not in _NO_MODEL
+    return kind in _OF_MODELS or job.controls
+
+
+def _part_of_server(sources: Sources, source: ReadSource, part: ast.expr) -> tuple[str, bool]:
+    """Return the name of a part of the server, and whether it, or what its class inherits from, is a workflow."""
+    symbol = sources.symbol(source, part)
+    names = [symbol.name]
+    if isinstance(symbol.node, ast.Call) and symbol.source and symbol.kind == "unknown":
+        definition = sources.symbol(symbol.source, symbol.node.func)
+        if isinstance(definition.node, ast.ClassDef) and definition.source and definition.kind == "class":
+            bases = definition.node.bases
+            names = [definition.name, *(sources.symbol(definition.source, base).name for base in bases)]
+    is_control = any(".workflows." in name or name.rpartition(".")[2].endswith(_CONTROLS) for name in names)
+    return clean(names[0], 80), is_control
 
 
 def _tasks(tasks: object, job: _Job, training: bool) -> list[str]:
@@ -215,15 +244,23 @@ def _read_method(sources: Sources, source: ReadSource, call: ast.Call, method: s
     if part is None:
         return
     tasks = sources.value(source, given["tasks"]) if "tasks" in given else None
-    if method == "add_client_output_filter":
+    at_server = method == "to_server"
+    if method == "to":
+        target = call.args[1] if len(call.args) > 1 else given.get("target")
+        at_server = target is not None and sources.value(source, target) == "server"
+    if method == "add_server_output_filter" or (at_server and "filter_type" in given):
+        shown = clean(sources.symbol(source, part).name.rpartition(".")[2], 80)
+        job.outgoing.append(f"what the server's filter {shown} at {place} does")
+    elif method == "add_client_output_filter":
         positional = call.args[1:2]
         tasks = sources.value(source, positional[0]) if positional else tasks
         certain = reach is Reach.CERTAIN and "clients" not in given and len(call.args) < 3
         _add_filter(sources, source, part, tasks, certain, place, job)
     elif method in ("to", "to_clients", "to_server"):
-        target = call.args[1] if len(call.args) > 1 and method == "to" else given.get("target")
-        if method == "to_server" or (target is not None and sources.value(source, target) == "server"):
-            job.server.append(clean(sources.symbol(source, part).name, 80))
+        if at_server:
+            name, is_control = _part_of_server(sources, source, part)
+            job.server.append(name)
+            job.controls = job.controls or is_control
             return
         kind = given.get("filter_type")
         if kind is None:
@@ -262,15 +299,8 @@ def _add_filter(
     elif tasks == NOT_LITERAL:
         job.unknown.append(f"for which tasks the filter {name} at {place} is")
     else:
-        names = (
-            ("percentile", "gamma")
-            if name == "PercentilePrivacy"
-            else ("exclude_vars",)
-            if name == "ExcludeVars"
-            else ()
-        )
-        arguments = sources.arguments(symbol.source, symbol.node, names)
-        if is_idle(name, arguments):
-            job.unknown.append(filter_words(name, arguments, place).partition(" (in an")[0])
+        arguments = sources.arguments(symbol.source, symbol.node, PLACES.get(name, ()))
+        if is_guard(name) and (reason := without_effect(name, arguments)):
+            job.unknown.append(idle_words(name, arguments, place, reason))
         elif is_guard(name):
             job.filters.append((filter_words(name, arguments, place), tasks, certain and symbol.reach is Reach.CERTAIN))

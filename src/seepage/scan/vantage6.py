@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seepage.errors import BadInputError
+from seepage.scan.effects import setting_without_effect
 from seepage.scan.names import NOT_LITERAL, Sources, Symbol
 from seepage.scan.project import (
     NO_AUDIT,
@@ -35,6 +36,8 @@ _DECORATORS = {
 }
 _OF_DECORATORS = ("vantage6.algorithm.tools.decorators.", "vantage6.algorithm.decorator.")
 _READERS = {"vantage6.algorithm.tools.util.get_env_var", "os.environ.get", "os.getenv"}
+_CONVERTING = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool")
+_LOGGING = ("debug", "info", "warn", "warning", "error", "critical", "exception", "log")
 _STAYING = ("data_extraction", "preprocessing")
 _AT_NODE, _CENTRAL = ("node", "server, and the central part at some node"), ("central part", "user")
 _PARTIES = {
@@ -108,13 +111,18 @@ def scan_vantage6(folder: Path, files: Iterable[Path]) -> ScannedProject:
         unread.append(f"no {STORE} that lists its functions is here, which are known by their decorators alone")
         messages += _of_algorithm(sources, decorated, "by its decorators", given, remarks, unread)
     if not stores and not decorated:
+        idle = {of: reason for of, value in given.items() if (reason := setting_without_effect(of, value))}
+        settings = {of: clean(value, 60) for of, value in given.items()}
         messages.append(
             LeavingMessage(
                 "node",
                 "server",
                 "results of whatever algorithm is allowed",
-                tuple(f"{name}={clean(value, 60)}, for an algorithm that reads it" for name, value in given.items()),
-                ("which algorithms run, and what they return",),
+                tuple(f"{of}={v}, for an algorithm that reads it" for of, v in settings.items() if of not in idle),
+                (
+                    "which algorithms run, and what they return",
+                    *(f"without effect by its arguments: {of}={settings[of]} ({why})" for of, why in idle.items()),
+                ),
                 _AUDIT,
             )
         )
@@ -205,7 +213,8 @@ def _of_algorithm(
         if sender == "central part":
             unknown.append("guards of its own, beside those of the results that it combines")
         elif name in functions:
-            guards = _guards(sources, functions[name], given)
+            guards, idle = _guards(sources, functions[name], given)
+            unknown += idle
             unknown.append(
                 "whether every result passes these guards" if guards else "no guard that reads a setting is seen in it"
             )
@@ -233,9 +242,12 @@ def _of_algorithm(
     return messages
 
 
-def _guards(sources: Sources, function: tuple[ReadSource, FunctionNode], given: Mapping[str, object]) -> list[str]:
-    """Return the settings of a node that a function reads, itself or through functions that it calls."""
+def _guards(
+    sources: Sources, function: tuple[ReadSource, FunctionNode], given: Mapping[str, object]
+) -> tuple[list[str], list[str]]:
+    """Return the settings of a node that a function reads, itself or through others, and those without effect."""
     variables: dict[str, str] = {}
+    idle: dict[str, str] = {}
     for source, node in _reached(sources, function):
         for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
             if not call.args or source.reach(call) is Reach.DEAD or sources.uses(source, call) == []:
@@ -256,8 +268,56 @@ def _guards(sources: Sources, function: tuple[ReadSource, FunctionNode], given: 
                 if default != NOT_LITERAL
                 else "no default is seen, and no value at a node"
             )
-            variables.setdefault(variable, f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}")
-    return list(variables.values())
+            words = f"{clean(variable, 60)} ({value}) read at {sources.place((source, call))}"
+            if reason := setting_without_effect(variable, given.get(variable, default)):
+                idle.setdefault(variable, f"without effect by its arguments: {words}: {reason}")
+            elif _only_printed(sources, source, call):
+                idle.setdefault(variable, f"without effect: {words}: what falls short of it is only printed")
+            else:
+                variables.setdefault(variable, words)
+    # A setting that stops nothing at any place is no guard by another place.
+    return [words for variable, words in variables.items() if variable not in idle], list(idle.values())
+
+
+def _only_printed(sources: Sources, source: ReadSource, call: ast.Call) -> bool:
+    """Return whether all that reads a setting leads to nothing but printed or logged words."""
+    outer: ast.Call = call
+    while isinstance(parent := source.parents.get(outer), ast.Call) and outer in parent.args:
+        if sources.symbol(source, parent.func).name not in _CONVERTING:
+            return False
+        outer = parent
+    reads = sources.uses(source, outer)
+    if reads is None:
+        return False
+    scope = source.scope_of(outer)
+    near = [
+        n for n in reads if next((s for s in source.scopes_of(n) if n.id in source.bindings.get(s, {})), None) is scope
+    ]
+    return all(_prints(sources, source, read) for read in near)
+
+
+def _prints(sources: Sources, source: ReadSource, read: ast.expr) -> bool:
+    """Return whether what is read is printed, or decides on what is printed alone."""
+    node: ast.AST = read
+    while (parent := source.parents.get(node)) is not None and not isinstance(node, ast.stmt):
+        if isinstance(parent, ast.If) and node is parent.test:
+            return all(_is_print(sources, source, part) for part in (*parent.body, *parent.orelse))
+        if isinstance(parent, ast.Call) and not _is_print(sources, source, parent):
+            return False
+        node = parent
+    return _is_print(sources, source, node)
+
+
+def _is_print(sources: Sources, source: ReadSource, node: ast.AST) -> bool:
+    """Return whether a statement or call prints, logs or does nothing."""
+    node = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(node, ast.Pass | ast.Constant):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = sources.symbol(source, node.func).name
+    logs = name.startswith(("logging.", "vantage6.")) and name.rpartition(".")[2] in _LOGGING
+    return name == "builtins.print" or logs
 
 
 def _reached(sources: Sources, function: tuple[ReadSource, FunctionNode]) -> list[tuple[ReadSource, ast.AST]]:
