@@ -173,6 +173,7 @@ class Unmix:
         pace = Pace(progress, view.victims, rounds)
         starts = Starts(precise, facts.statistics, self.starts, pace.searched)
         limits = encoder, starts, rounds, self.seconds
+        further = encoder, Starts(precise, facts.statistics, self.starts), rounds, self.seconds
         harvests: list[Harvest] = []
         estimates: dict[int, RecordsGuess] = {}
 
@@ -185,11 +186,12 @@ class Unmix:
             return estimates[victim]
 
         def in_spans(layers: TracedNetwork, victim: int) -> Harvest:
-            """Return the rows in the spans of some layers, with labels of the nearest records that are guessed."""
+            """Return the rows in the spans of some layers, without labels."""
             sent = layers if read.parameters is None else layers.with_parameters(read.place(victim))
             gradient = gradient_of(sent, read, victim, facts.batch_size)
-            rows = UnsentHarvester(*limits).run(gradient, noise, seeds[victim])
-            return _labelled(encoder, rows, estimate(victim, progress)) if len(rows.cells) else rows
+            # A further search of a victim is no progress.
+            searched = limits if layers is rows_alone else further
+            return UnsentHarvester(*searched).run(gradient, noise, seeds[victim])
 
         # Clients whose unsent parameters are unknown: only layers before those can be compared.
         local, before, spanned = view.model.local, None, dict[int, str]()
@@ -234,6 +236,8 @@ class Unmix:
                 by_spans = None if layers_of_rows is None else in_spans(layers_of_rows, victim)
                 if by_spans is not None and len(by_spans.cells) == facts.batch_size:
                     harvest, spanned[victim] = by_spans, TAKING_ROWS
+            if victim in spanned and len(harvest.cells):
+                harvest = _labelled(encoder, harvest, estimate(victim, progress))
             # A number of copies is only as good as the replay of the whole batch.
             if not harvest.complete and view.model.head != "regression":
                 harvest = harvest.once()
