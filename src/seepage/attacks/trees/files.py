@@ -41,8 +41,8 @@ class LeafCounts:
     Source: our own.
 
     All second derivatives of the first round are alike, so that a leaf's sum divided by one of them is its number of
-    rows, or the sum of their weights. Its first derivatives are those of the base score less the number of rows of each class. Where
-    ``sum_hessian`` is hidden the sums of ``hessians`` take its place.
+    rows, or the sum of their weights. Its first derivatives are those of the base score less the number of rows of
+    each class. Where ``sum_hessian`` is hidden the sums of ``hessians`` take its place.
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
