@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_refused(seepage: Any, arguments: tuple[object, .
     ("options", "weights", "target", "said", "never"),
     [
         ({"tree_method": "exact"}, None, 2, "no values of its rows", "split at"),
-        ({"tree_method": "hist"}, None, 2, "tree_method hist", "values of its rows:"),
+        ({"tree_method": "hist"}, None, 2, "tree_method is hist", "values of its rows:"),
         ({"scale_pos_weight": 2}, None, 2, "weighted rows of each class in", " rows of each class are"),
         ({}, 3, 2, "with 180 weighted rows", "with 180 rows"),
         ({"objective": "reg:squarederror"}, None, 1, "weighted rows in the first tree's", "of each class"),

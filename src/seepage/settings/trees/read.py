@@ -32,7 +32,8 @@ _SHOWN = 4
 # Distance from whole numbers up to which sums in single precision are numbers of rows.
 _WHOLE = 0.05
 _SPLITS = (
-    "splits are values of its rows if it trained with tree_method hist (the default) or approx; exact splits between"
+    "splits are values of its rows where these are unscaled and tree_method is hist (the default) or approx; with "
+    "exact they lie between rows"
 )
 _NO_VALUES = (
     "splits are no values of its rows: some lie between whole numbers or outside of the schema's bounds, as with "
