@@ -29,7 +29,7 @@ class Remedy:
 
 
 class CertifiedWrongError(RuntimeError):
-    """A certified cell contradicts the truth: a mistake in seepage."""
+    """A certified cell contradicts the truth: a mistake in seepage, a wrong declaration, or the truth of others."""
 
 
 class BadInputError(ValueError):

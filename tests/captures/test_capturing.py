@@ -371,6 +371,10 @@ OTHER = nn.Linear(2, 2).state_dict()
         ((STATE, STATE, "u"), {"training": TRAINING, "loss": "median"}, "loss.loss: Input should be 'cross_entropy'"),
         ((STATE, STATE, "u"), {"training": TRAINING, "weights": [1, -9]}, "weights of classes are numbers from 0"),
         ((STATE, STATE, "u"), {"training": TRAINING, "scale": 0}, "scale of the messages is a number other than 0"),
+        ((STATE, STATE, "u"), {"training": TRAINING}, "tensor.clone() for name, tensor in model.state_dict()"),
+        ((STATE, STATE, "u"), {"training": TRAINING, "labels": ["no", "yes"]}, "labels are a list of str; give codes"),
+        ((STATE, STATE, "u"), {"training": TRAINING, "labels": pd.Series(["no"])}, "labels are a Series; give codes"),
+        ((STATE, STATE, "u"), {"training": TRAINING, "weights": ["a"]}, "weights are a list of str; give one number"),
         ((), {"encoder": 3}, "a fitted scikit-learn ColumnTransformer, got int"),
     ],
 )

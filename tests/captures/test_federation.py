@@ -333,14 +333,52 @@ def test_what_could_not_be_searched_is_never_nothing(folder: Path, tmp_path: Pat
         ("hospital-round-5", "hospital", 5),
         ("alone", "alone", None),
         (f"client-7-round-{'9' * 40}", "7", None),
+        ("hospital-a/round-0/update", "hospital-a", 0),
+        ("round-3/north/gradients", "north", 3),
+        ("updates/round-2/south", "south", 2),
+        ("client-updates/round-2/south", "south", 2),
+        ("round-4/update", "update", 4),
     ],
 )
 def test_client_and_round_are_read_from_the_name(tmp_path: Path, name: str, client: str, round: int | None) -> None:
     path = tmp_path / f"{name}.safetensors"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     save_file({"weight": torch.ones(1)}, path)
     [found] = find_captures(tmp_path)
     assert (found.client, found.round) == (client, round)
+
+
+@pytest.mark.parametrize(
+    ("names", "clients"),
+    [
+        (["a/round-0/update", "a/round-1/update", "b/round-0/update"], ["a", "a", "b"]),
+        (["run/round-0/a", "run/round-0/b", "run/round-1/a"], ["run-a", "run-a", "run-b"]),
+        # A single client each round, and files that say no round.
+        (["run/round-0/a", "run/round-1/b"], ["run-a", "run-b"]),
+        (["run/a", "run/b"], ["run/a", "run/b"]),
+        (["client-1/round-0/x", "client-1/round-0/y"], ["client-1-x", "client-1-y"]),
+        (["a-b/round-0/c", "a-b/round-0/d", "a/round-0/b-c", "a/round-0/e"], None),
+    ],
+)
+def test_updates_of_different_clients_are_never_those_of_one(
+    tmp_path: Path, names: list[str], clients: list[str] | None
+) -> None:
+    for name in names:
+        path = tmp_path / f"{name}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file({"weight": torch.ones(1)}, path)
+    found = find_captures(tmp_path)
+    assert clients is None or [file.client for file in found] == clients
+    assert len({(file.client, file.round) for file in found}) == len(names)
+    apart = "a" not in {file.client for file in found}
+    assert all(("kept apart by its path" in "".join(file.notes)) == apart for file in found)
+
+
+def test_files_that_say_the_same_client_and_round_are_kept_apart(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        about = Description(client="north", round=2)
+        save_capture(tmp_path / f"{name}.safetensors", {"weight": torch.ones(1)}, about)
+    assert [file.client for file in find_captures(tmp_path)] == ["x", "y"]
 
 
 def test_the_description_goes_before_the_name(tmp_path: Path) -> None:

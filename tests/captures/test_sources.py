@@ -97,3 +97,53 @@ def test_what_cannot_be_read_is_refused(seepage: Any, arguments: tuple[object, .
     assert code == 2
     assert said in " ".join(error.split())
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "target", "said", "never"),
+    [
+        ({"tree_method": "exact"}, None, 2, "no values of its rows", "split at"),
+        ({"tree_method": "hist"}, None, 2, "tree_method is hist", "values of its rows:"),
+        ({"scale_pos_weight": 2}, None, 2, "weighted rows of each class in", " rows of each class are"),
+        ({}, 3, 2, "with 180 weighted rows", "with 180 rows"),
+        ({"objective": "reg:squarederror"}, None, 1, "weighted rows in the first tree's", "of each class"),
+        ({"objective": "multi:softprob", "num_class": 2}, None, 2, "with 60 weighted rows", "mistake"),
+    ],
+)
+def test_trees_are_said_to_tell_no_more_than_they_do(
+    seepage: Any, tmp_path: Path, options: dict[str, Any], weights: int | None, target: int, said: str, never: str
+) -> None:
+    table = people(200, target)
+    (tmp_path / "people.yaml").write_text(table.schema.to_yaml())
+    table.frame.to_csv(tmp_path / "public.csv", index=False)
+    own = table.rows(np.arange(60))
+    rows = encoded(table.schema, Statistics.of(table), own.cells)
+    weighing = None if weights is None else np.full(60, weights)
+    given = {"objective": "binary:logistic", "base_score": 0.5, "nthread": 1, **options}
+    matrix = xgboost.DMatrix(rows, label=own.labels.numpy(), weight=weighing)
+    xgboost.train(given, matrix, 3).save_model(tmp_path / "made.json")
+    code, out, error = seepage("attack", "made.json", *READ)
+    assert code == 0, error
+    out = " ".join(out.split())
+    assert said in out
+    assert never not in out
+
+
+def test_numbers_on_another_scale_are_no_values_of_rows(seepage: Any, tmp_path: Path) -> None:
+    table = people(200)
+    own = table.rows(np.arange(60))
+    rows = encoded(table.schema, Statistics.of(table), own.cells)
+    rows[:, :2] = (rows[:, :2] - rows[:, :2].mean(0)) / rows[:, :2].std(0)
+    given: dict[str, Any] = {"objective": "binary:logistic", "base_score": 0.5, "nthread": 1}
+    xgboost.train(given, xgboost.DMatrix(rows, label=own.labels.numpy()), 3).save_model(tmp_path / "made.json")
+    assert seepage("attack", "made.json", *READ)[0] == 0
+    assert json.loads((tmp_path / "read" / "results.json").read_text())["thresholds"] == {}
+
+
+def test_rules_that_are_not_read_are_named_beside_the_recipe(seepage: Any, tmp_path: Path) -> None:
+    table = people(200)
+    rows = encoded(table.schema, Statistics.of(table), table.cells)
+    given = {"objective": "binary:logistic", "base_score": 0.5, "nthread": 1, "reg_alpha": 1}
+    xgboost.train(given, xgboost.DMatrix(rows, label=table.labels.numpy()), 2).save_model(tmp_path / "made.json")
+    code, _, error = seepage("attack", "made.json", *READ)
+    assert (code, "reg_alpha" in error) == (2, True)

@@ -423,3 +423,17 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", information=np.array([object()]), allow_pickle=True)
     with pytest.raises(BadInputError, match="it has pickled objects, which are never loaded"):
         read_statistics(tmp_path)
+
+
+def test_a_certificate_that_the_truth_contradicts_names_the_declaration_first(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The site left out the level f; the declaration says that it left out m."""
+    seepage: Run = commands(capfd, monkeypatch, tmp_path)
+    table = people(12)
+    table.to_csv(tmp_path / "own.csv", index=False)
+    [sex, ward] = DECLARED["columns"]
+    write_statistics(tmp_path / "sums", {**DECLARED, "columns": [{**sex, "reference": "m"}, ward]}, iterations(table))
+    code, _, err = seepage("attack", "sums", "--truth", "own.csv", "--out", "read")
+    assert code == 71, err
+    assert "a declaration (order of columns or levels, reference, encoder, recipe) differs" in " ".join(err.split())

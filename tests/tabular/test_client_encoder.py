@@ -73,6 +73,16 @@ def test_a_declaration_is_written_and_read_back(tmp_path: Path) -> None:
         ClientEncoder.load(tmp_path / "none.json")
 
 
+def marked(then: Any) -> ColumnTransformer:
+    """Fit a pipeline that marks missing cells in columns of their own."""
+    pipeline = Pipeline([("i", SimpleImputer(add_indicator=True)), ("s", then)])
+    frame = FRAME.assign(gain=[0.0, 5.0, np.nan, 1.0])
+    return ColumnTransformer([("n", pipeline, ["gain", "age"])]).fit(frame)
+
+
+weighted = ColumnTransformer([("n", StandardScaler(), ["age"])], transformer_weights={"n": 2.0}).fit(FRAME)
+
+
 @pytest.mark.parametrize(
     ("transformer", "message"),
     [
@@ -81,6 +91,9 @@ def test_a_declaration_is_written_and_read_back(tmp_path: Path) -> None:
         (fitted(("o", OrdinalEncoder(), ["class"])), "go through OrdinalEncoder"),
         (fitted(("n", make_pipeline(StandardScaler(), MinMaxScaler()), ["age"])), "go through Pipeline"),
         (fitted(("n", MinMaxScaler(clip=True), ["age"])), "clip=True"),
+        (marked(StandardScaler()), r"the SimpleImputer of 'gain', 'age' adds"),
+        (marked("passthrough"), "add_indicator=False"),
+        (weighted, "multiplies its part 'n' by a weight"),
         (fitted(("a", StandardScaler(), ["age"]), ("b", MinMaxScaler(), ["age"])), "takes a column twice"),
         (fitted(("d", "drop", ["age"])), "lets no column into the network"),
         (ColumnTransformer([("n", StandardScaler(), ["age"])]), "is not fitted"),
@@ -91,8 +104,9 @@ def test_a_declaration_is_written_and_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_declaration_says_is_refused(transformer: ColumnTransformer, message: str) -> None:
-    with pytest.raises(BadInputError, match=message):
+    with pytest.raises(BadInputError, match=message) as raised:
         seepage.capture(encoder=transformer)
+    assert "np.str_" not in str(raised.value)
 
 
 AGE = NumberInput(name="age")

@@ -101,8 +101,10 @@ BAD: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 def test_what_is_no_such_model_is_refused(damage: Callable[[dict[str, Any]], object], said: str) -> None:
     written = content()
     damage(written)
-    with pytest.raises(BadInputError, match=said):
+    with pytest.raises(BadInputError, match=said) as raised:
         read_forest(written, "model.json")
+    # Only a field that is not there is said to be missing.
+    assert ("lacks or garbles" in str(raised.value)) == (said == "split_indices")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"learner"', "\x00"])

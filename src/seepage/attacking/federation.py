@@ -157,7 +157,7 @@ class FederationAttack:
             outcome, why = "not tried", f"{why}: {doubt}"
         score, number = recovered.attacked.row(), recovered.number
         finding = UpdateFinding(file.name, file.client, file.round, number, outcome, why, records, cells, estimated)
-        return replace(finding, score=score, notes=recovered.notes), recovered
+        return replace(finding, score=score, notes=(*file.notes, *recovered.notes)), recovered
 
     def update(
         self,
@@ -274,7 +274,8 @@ class FederationAttack:
 def _finding_on_failure(file: CapturedFile, error: Exception) -> UpdateFinding:
     """Return the finding on an update whose attack failed."""
     outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
-    return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
+    why = one_line(error).rstrip(".")
+    return UpdateFinding(file.name, file.client, file.round, None, outcome, why, notes=file.notes)
 
 
 def _doubt_of_search(recovered: Recovered) -> str | None:

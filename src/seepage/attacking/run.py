@@ -114,8 +114,10 @@ def _run(audit: CapturedAudit, part: PlannedPart, progress: Progress | None) -> 
     # Proofs are right about the messages, which are those of others in a negative control.
     for share in contradicted([run] if audit.exposure.exchanged is None else []).values():
         raise CertifiedWrongError(
-            f"{percent(share)} of the certified cells are wrong by the truth: a mistake in seepage, please report "
-            "it, or the truth is that of other records. Nothing of this capture counts as certified."
+            f"{percent(share)} of the certified cells are wrong by the truth. Either a declaration (order of columns "
+            "or levels, reference, encoder, recipe) differs from what the site did, or the truth is that of other "
+            "records: check both first. Else it is a mistake in seepage, please report it. Nothing of this capture "
+            "counts as certified."
         )
     return run
 

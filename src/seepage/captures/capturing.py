@@ -24,7 +24,7 @@ from seepage.learning import LocalTraining
 from seepage.models.head import loss_fields
 from seepage.models.model import Head
 from seepage.models.pairing import is_list
-from seepage.models.states import State, as_state, changes, common_prefix, state_digest
+from seepage.models.states import State, as_state, changes, common_prefix, is_buffer, state_digest
 from seepage.protocols.recipe import Arithmetic
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
@@ -183,7 +183,14 @@ def _capture_change(before: object, after: object, path: Path, names: Iterable[s
     change = changes(sent, trained)
     # What stayed with the client was not sent: of a part the digest is that of this part.
     parts = sent if len(change) == len(sent) or is_list(sent) else {name: sent[name] for name in change}
-    save_capture(path, change, _about({**facts, "protocol": "fedavg", "sent": state_digest(parts)}))
+    about = _about({**facts, "protocol": "fedavg", "sent": state_digest(parts)})
+    if not any(tensor.any() for name, tensor in change.items() if not is_buffer(name, tensor)):
+        raise BadInputError(
+            "the states before and after training have the same parameters, so that nothing was learnt; "
+            "model.state_dict() changes with the model: copy it before training, with "
+            "{name: tensor.clone() for name, tensor in model.state_dict().items()}."
+        )
+    save_capture(path, change, about)
 
 
 def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: _Given, sent: bool = False) -> None:
@@ -241,7 +248,9 @@ def _about(facts: _Given) -> Description:
     given = {name: value for name, value in facts.items() if value is not None}
     labels, statistics = given.pop("labels", None), given.pop("statistics", None)
     if labels is not None:
-        given["labels"] = torch.as_tensor(labels).detach().flatten().tolist()
+        given["labels"] = _numbers(
+            labels, "labels", "codes: the place of each label among the target's categories, from 0, or its number"
+        )
     if statistics is not None:
         if not isinstance(statistics, Statistics):
             raise BadInputError(f"statistics are of type {type(statistics).__name__}; give a seepage Statistics.")
@@ -255,13 +264,23 @@ def _about(facts: _Given) -> Description:
     return as_description(given, "the description of the update")
 
 
+def _numbers(given: object, name: str, expected: str) -> list[float]:
+    """Return numbers from a tensor, an array or a list; refuse others with what is expected, and no cell."""
+    try:
+        return torch.as_tensor(given).detach().flatten().tolist()
+    except (TypeError, ValueError, RuntimeError) as error:
+        first = given[0] if isinstance(given, list | tuple) and given else None
+        of = "" if first is None else f" of {type(first).__name__}"
+        raise BadInputError(f"{name} are a {type(given).__name__}{of}; give {expected}.") from error
+
+
 def _loss(loss: object, weights: object, scale: object) -> dict[str, object]:
     """Return the fields of a declared loss from its name or fields, its class weights and its factor."""
     named = {} if loss is None else loss_fields(loss)
     # What is neither a name nor fields is refused with its value, as the loss of one record.
     fields = dict(named) if isinstance(named, Mapping) else {"loss": named}
     if weights is not None:
-        fields["weights"] = torch.as_tensor(weights).detach().flatten().tolist()
+        fields["weights"] = _numbers(weights, "weights", "one number a class")
     return fields if scale is None else {**fields, "scale": scale}
 
 

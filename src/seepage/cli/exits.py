@@ -103,7 +103,8 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     """Something given cannot be used; one paragraph on stderr says what. Nothing stored before is touched."""
     WRONG_PROOF = 71
-    """The truth contradicts a certificate: a mistake in seepage, in one line. Nothing counts as certified."""
+    """The truth contradicts a certificate, in one line: a mistake in seepage or, of a capture, a declaration that
+    differs from what the site did, or the truth of other records. Nothing counts as certified."""
     GATE_FAILED = 1
     """The audit shows more leakage than ``--fail-above`` accepts, or its mean is above and no more units can help; or a
     certificate is refused, or a comparison shows that leakage has risen."""

@@ -33,13 +33,14 @@ from seepage.settings.captured import (
     Reader,
     marginals_of,
 )
+from seepage.settings.catalogue import deployment_of, view_in_words
 from seepage.settings.catalogue import setting as setting_of
-from seepage.settings.catalogue import view_in_words
 from seepage.settings.findings import Findings, FindingsSection, FindingsTable
 from seepage.settings.guessing import AttackedSecret, entry_in, measure
 from seepage.settings.labels import guesses_labels, with_label_columns
 from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import About, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment
 from seepage.settings.transcript_tables import TranscriptSpec, TranscriptTables
 from seepage.settings.transcript_words import (
@@ -165,11 +166,8 @@ class TranscriptExposure(CapturedExposure):
 
     def _usual_attacks(self) -> list[Part]:
         """Return the attacks that are tried where nobody names any, those of the setting's audits first."""
-        about, registered = self.training.about, registry.attacks.of(self.setting)
-        spec = setting_of(self.setting).spec
-        described = {"topology": about.topology, "attacker": about.attacker}
-        fields = {name: value for name, value in described.items() if name in spec.model_fields}
-        usual = [*spec.of(**fields).attacks, *self.further]
+        registered = registry.attacks.of(self.setting)
+        usual = [*self._spec_of_topology().attacks, *self.further]
         tried = [entry for part in usual if self._lacks(entry := entry_of(registered, part)) is None]
         labels = any(self.labels_too or guesses_labels(entry) for entry in tried)
         columns = any(not guesses_labels(entry) for entry in tried)
@@ -177,6 +175,12 @@ class TranscriptExposure(CapturedExposure):
         others = [entry for entry in registered.entries() if entry.name not in names]
         others = [entry for entry in others if not (labels if guesses_labels(entry) else columns)]
         return [*usual, *(Part(name=entry.name) for entry in others if self._lacks(entry) is None)]
+
+    def _spec_of_topology(self) -> Spec:
+        """Return the specification of an audit in the transcript's topology, with its defaults."""
+        about, spec = self.training.about, setting_of(self.setting).spec
+        described = {"topology": about.topology, "attacker": about.attacker}
+        return spec.of(**{name: value for name, value in described.items() if name in spec.model_fields})
 
     def lacks(self, part: PlannedPart) -> str | None:
         """Return why an attack cannot be tried; None where it can."""
@@ -190,6 +194,10 @@ class TranscriptExposure(CapturedExposure):
             return f"it tells classes apart, and the target {target.name!r} is a number"
         if entry.sees and not any(issubclass(shown, taken) for taken in entry.sees for shown in self.reveals):
             views = " or ".join(view_in_words(view.__name__) for view in entry.sees)
+            topology, usual = self.training.about.topology, deployment_of(self._spec_of_topology()).reveals
+            # What parties of different columns send depends on more than the topology.
+            if topology != "columns" and not any(issubclass(shown, t) for t in entry.sees for shown in usual):
+                return f"it takes {views}; the topology {topology!r} has no such view"
             return f"it takes {views}, which this transcript does not show"
         live: Need | None = next((need for need in _OF_LIVE if need in entry.needs), None)
         if live is not None:

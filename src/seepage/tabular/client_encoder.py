@@ -242,12 +242,24 @@ class ClientEncoder(BaseModel):
             raise BadInputError(
                 "the ColumnTransformer is not fitted on a DataFrame; fit it on rows with named columns first."
             )
+        weights = fitted.transformer_weights or {}
+        weighted = [name for name, _, _ in fitted.transformers_ if weights.get(name, 1) != 1]
+        if weighted:
+            raise BadInputError(
+                f"the ColumnTransformer multiplies its part {weighted[0]!r} by a weight (transformer_weights), which "
+                "no declaration says; fit it without transformer_weights, or put the factor into the scaler."
+            )
         all_names = fitted.feature_names_in_  # pyright: ignore[reportAttributeAccessIssue]  there after fitting
         columns: list[DeclaredInput] = []
         placed = {name: part for name, part, _ in fitted.transformers_ if part != "drop"}
         chosen = {name: picked for name, _, picked in fitted.transformers_}
         for name in sorted(placed, key=lambda key: fitted.output_indices_[key].start):
-            columns += _inputs(placed[name], _names(chosen[name], list(all_names)))
+            names, span = _names(chosen[name], list(all_names)), fitted.output_indices_[name]
+            declared = _inputs(placed[name], names)
+            width = sum(len(column.categories) if isinstance(column, OneHotInput) else 1 for column in declared)
+            if width != span.stop - span.start:
+                raise _unknown(placed[name], names)
+            columns += declared
         if not columns:
             raise BadInputError("the ColumnTransformer lets no column into the network; declare at least one.")
         try:
@@ -262,12 +274,12 @@ def _names(picked: object, names: list[str]) -> list[str]:
     """Return the names of columns that were picked by name, position, slice or mask."""
     frame = pd.DataFrame(columns=names)
     if isinstance(picked, str):
-        return [picked]
+        return [str(picked)]
     if isinstance(picked, slice):
         by_name = isinstance(picked.start, str) or isinstance(picked.stop, str)
         return list((frame.loc[:, picked] if by_name else frame.iloc[:, picked]).columns)
     listed = np.asarray(picked)
-    return list(listed) if listed.dtype.kind in "OUT" else list(frame.columns[listed])
+    return [str(name) for name in listed] if listed.dtype.kind in "OUT" else list(frame.columns[listed])
 
 
 def _inputs(part: object, names: Sequence[str]) -> list[DeclaredInput]:
@@ -276,6 +288,13 @@ def _inputs(part: object, names: Sequence[str]) -> list[DeclaredInput]:
         steps = [step for _, step in part.steps if not isinstance(step, SimpleImputer) and step != "passthrough"]
         if len(steps) > 1:
             raise _unknown(part, names)
+        for imputer in (step for _, step in part.steps if isinstance(step, SimpleImputer)):
+            if len(imputer.get_feature_names_out()) != len(names):
+                raise BadInputError(
+                    f"the SimpleImputer of {', '.join(map(repr, names[:3]))} adds or leaves out columns "
+                    "(add_indicator=True, or a column without any value), which no declaration says; fit it with "
+                    "add_indicator=False and keep_empty_features=True."
+                )
         part = steps[0] if steps else "passthrough"
     if part == "passthrough" or (isinstance(part, FunctionTransformer) and part.func is None):
         return [NumberInput(name=name) for name in names]

@@ -216,6 +216,8 @@ def read_forest(content: ModelFile | Mapping[str, Any] | str | bytes, origin: st
         )
     try:
         return _forest(learner, origin)
+    except BadInputError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         raise BadInputError(
             f"{origin} lacks or garbles the field {error} of an xgboost model; save it again with "

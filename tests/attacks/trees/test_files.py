@@ -99,3 +99,15 @@ def test_timberstrike_reads_the_first_tree_where_the_paper_has_no_rule(classes: 
 def test_timberstrike_refuses_no_tree() -> None:
     with pytest.raises(BadInputError, match="trees"):
         TimberStrike(trees=0)
+
+
+@pytest.mark.parametrize("hidden", [(), ("sum_hessian",)])
+def test_two_classes_with_a_margin_each_are_read(hidden: tuple[str, ...]) -> None:
+    federation = Federation.of(people(120), 40, 3)
+    recipe = replace(federation.recipe, objective="multi:softprob", classes=2)
+    federation = replace(federation, recipe=recipe)
+    view = federation.files()
+    assert view.messages[0].forest.outputs == 2
+    guess = TimberStrike()(without(view, *hidden), federation.knows(), [0])
+    assert guess.cells.shape == (1, 40, len(federation.table.schema.columns))
+    assert LeafCounts()(view, federation.knows(), [0]).leaves == ((),)

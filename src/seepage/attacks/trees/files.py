@@ -41,8 +41,8 @@ class LeafCounts:
     Source: our own.
 
     All second derivatives of the first round are alike, so that a leaf's sum divided by one of them is its number of
-    rows. Its first derivatives are those of the base score less the number of rows of each class. Where
-    ``sum_hessian`` is hidden the sums of ``hessians`` take its place.
+    rows, or the sum of their weights. Its first derivatives are those of the base score less the number of rows of
+    each class. Where ``sum_hessian`` is hidden the sums of ``hessians`` take its place.
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
@@ -58,8 +58,8 @@ class Thresholds:
 
     Source: our own.
 
-    Where bins are made of the client's own rows, as in bagging, the end of a bin is the value of a row. Values come
-    without rows: which record holds one is not known.
+    Where bins are made of the client's own rows, as in bagging, the end of a bin is the value of a row; without bins
+    (``tree_method`` ``exact``) a split lies between two. Values come without rows: which record holds one is not known.
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
@@ -73,7 +73,8 @@ class Thresholds:
                     values = [t.condition[(t.left >= 0) & (t.column == block.start)] for t in trees]
                     thresholds = np.unique(np.concatenate(values)).astype(np.float64)
                     # The end of the last bin lies beyond all values.
-                    by_column[column.name] = thresholds[(thresholds >= column.low) & (thresholds <= column.high)]
+                    low, high = np.float32(column.low), np.float32(column.high)
+                    by_column[column.name] = thresholds[(thresholds >= low) & (thresholds <= high)]
             listed.append(by_column)
         return TreesGuess(no_cells(view, knowledge), values=tuple(listed))
 

@@ -34,8 +34,8 @@ class TimberStrike:
 
     Deviations: rows that are alike so far share one whole number; HiGHS stops at a number of nodes, so that the same
     message gives the same guess, where the paper stops Gurobi by time. Cells are drawn from the public marginals within
-    their bounds, where the paper fills them in from the attacker's own rows. With more than two classes and in a
-    regression, for which the paper has no rule, the first tree alone is read.
+    their bounds, where the paper fills them in from the attacker's own rows. With a margin for each class and in
+    a regression, for which the paper has no rule, the first tree alone is read.
 
     Attributes:
         trees: number of the client's trees that are read.
@@ -67,7 +67,8 @@ class TimberStrike:
         trees = [forest.trees[position] for position in message.own]
         sums = sums_of(message, knowledge)
         rows = _first(message, trees[0], sums[0], knowledge)
-        if forest.labels != 2:
+        # Two classes may have a margin each (multi:softprob), whose trees the paper has no rule for.
+        if forest.labels is None or forest.outputs > 1:
             return rows
         for number in range(1, min(self.trees, len(trees))):
             for position in range(message.own[number - 1] + 1, message.before[number]):

@@ -29,6 +29,20 @@ from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
 _RECIPE = 1e-3
 # Thresholds of a column that are shown at most.
 _SHOWN = 4
+# Distance from whole numbers up to which sums in single precision are numbers of rows.
+_WHOLE = 0.05
+_SPLITS = (
+    "splits are values of its rows where these are unscaled and tree_method is hist (the default) or approx; with "
+    "exact they lie between rows"
+)
+_NO_VALUES = (
+    "splits are no values of its rows: some lie between whole numbers or outside of the schema's bounds, as with "
+    "tree_method exact or scaled numbers"
+)
+_WEIGHTED = (
+    "each row counts by its weight (weights, scale_pos_weight), and rows that sampling left out do not count; the file "
+    "does not say which: --batch-size or --truth tells the number of rows"
+)
 
 
 class TreeFilesSpec(CapturedSpec):
@@ -73,7 +87,8 @@ def read(path: Path, spec: TreeFilesSpec) -> RecordsExposure:
     count = _count(message) if spec.batch_size is None else spec.batch_size
     if truth is not None and len(truth) != count:
         raise BadInputError(
-            f"the truth has {len(truth)} rows, but the trees were grown on {count}; give the rows of the same client."
+            f"the truth has {len(truth)} rows, but the trees were grown on {count}; give the rows of the same client. "
+            "Where these have weights (scale_pos_weight too), give --batch-size; of a sample, give its rows."
         )
     knowledge = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
     view = TreeFilesView((message,))
@@ -98,7 +113,7 @@ def read(path: Path, spec: TreeFilesSpec) -> RecordsExposure:
         [seed],
         facts,
         "timberstrike",
-        lambda guess, _: _findings(view, knowledge, guess, seed),
+        lambda guess, _: _findings(view, knowledge, guess, seed, truth is not None or spec.batch_size is not None),
         truth,
         "trees",
         METRICS,
@@ -106,31 +121,70 @@ def read(path: Path, spec: TreeFilesSpec) -> RecordsExposure:
     )
 
 
-def _findings(view: TreeFilesView, knowledge: TreesKnowledge, guess: RecordsGuess, seed: int) -> Findings:
+def _findings(
+    view: TreeFilesView, knowledge: TreesKnowledge, guess: RecordsGuess, seed: int, rows_known: bool
+) -> Findings:
     """Return what the trees tell as they are: rows of each class in leaves, thresholds, and sums of every node.
 
-    Leaves are those of the first tree, where they are known; sums are of second derivatives, None where unknown.
+    Leaves are those of the first tree, where they are known; sums are of second derivatives, None where unknown. Rows
+    are weighted ones unless their number is known otherwise and fits.
     """
     counted, listed = LeafCounts()(view, knowledge, [seed]).leaves, Thresholds()(view, knowledge, [seed]).values
     sums = Hessians()(view, knowledge, [seed]).hessians
     assert counted is not None
     assert listed is not None
     assert sums is not None
+    [message], count = view.messages, knowledge.batch_size
     leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
-    exact, count = np.isfinite(leaves).all(), knowledge.batch_size
-    counts = [[int(value) for value in np.rint(row)] for row in leaves] if exact else []
-    points = [f"rows of each class in the first tree's {len(counts)} leaves are known exactly"] if counts else []
-    for name, values in listed[0].items():
+    whole = np.isfinite(leaves).all() and bool(
+        (np.abs(leaves - np.rint(leaves)) <= _WHOLE).all() and (leaves > -1).all()
+    )
+    counts = [[int(value) for value in np.rint(row)] for row in leaves] if whole else []
+    by_sums = _rows_by_sums(message)
+    plain_rows = rows_known and (not counts or sum(map(sum, counts)) == count)
+    plain_rows = plain_rows and (by_sums is None or abs(by_sums - count) <= _WHOLE)
+    rows = "rows" if plain_rows else "weighted rows"
+    of_class = "" if message.forest.labels is None else " of each class"
+    points = [] if plain_rows else [_WEIGHTED]
+    if counts:
+        points.append(f"{rows}{of_class} in the first tree's {len(counts)} leaves are known exactly")
+    thresholds = {name: values for name, values in listed[0].items() if len(values)}
+    if not _may_be_values(message, knowledge.schema):
+        thresholds = {}
+        points.append(_NO_VALUES)
+    elif thresholds:
+        points.append(_SPLITS)
+    for name, values in thresholds.items():
         listing = ", ".join(f"{value:g}" for value in values[:_SHOWN]) + ", ..." * (len(values) > _SHOWN)
-        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {listing}")
+        points.append(f"{clean(name, 32)}: split at {listing}")
     figures = {
         "records": count,
+        "rows_weighted": not plain_rows,
         "leaf_counts": counts,
-        "thresholds": {name: values.tolist() for name, values in listed[0].items()},
+        "thresholds": {name: values.tolist() for name, values in thresholds.items()},
         "sum_hessian": [[None if value != value else value for value in tree.tolist()] for tree in sums[0]],
     }
-    section = FindingsSection(f"{len(sums[0])} trees of a client with {count} rows", points=tuple(points))
+    # A number that was given or is that of the truth is one of rows; what sums tell may be weights.
+    of = "rows" if rows_known else "weighted rows"
+    section = FindingsSection(f"{len(sums[0])} trees of a client with {count} {of}", points=tuple(points))
     return Findings((section,), figures, {RECONSTRUCTION: frame_of(knowledge.schema, guess.cells[0])})
+
+
+def _may_be_values(message: FileMessage, schema: Schema) -> bool:
+    """Return whether all splits on numbers may be values of rows: within the bounds, whole where all cells are."""
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        if isinstance(column, Discrete):
+            continue
+        by_tree = [t.condition[(t.left >= 0) & (t.column == block.start)] for t in message.forest.trees]
+        splits = np.unique(np.concatenate(by_tree))
+        # The end of the last bin lies beyond all values.
+        beyond = splits > np.float32(column.high)
+        inside = splits[~beyond]
+        if beyond.sum() > 1 or (inside < np.float32(column.low)).any():
+            return False
+        if column.integer and (inside != np.rint(inside)).any():
+            return False
+    return True
 
 
 def _check_recipe(message: FileMessage, regularisation: float, learning_rate: float) -> None:
@@ -145,25 +199,33 @@ def _check_recipe(message: FileMessage, regularisation: float, learning_rate: fl
         if len(inner) and float(apart.max()) > _RECIPE * float(np.abs(slopes).max() + 1):
             raise BadInputError(
                 f"with lambda {regularisation:g} and eta {learning_rate:g} the weights of a tree's nodes do not add up "
-                "to those of their parents; give --regularisation and --learning-rate as the client trained."
+                "to those of their parents; give --regularisation and --learning-rate as the client trained. Trees "
+                "with reg_alpha, max_delta_step or num_parallel_tree follow other rules and are not read."
             )
 
 
 def _count(message: FileMessage) -> int:
-    tree, forest = message.forest.trees[0], message.forest
-    if tree.hessian is None:
+    count = _rows_by_sums(message)
+    if count is None:
         raise BadInputError(
             "the first tree has no 'sum_hessian', so that the number of rows does not follow; give --batch-size, which "
             "clients report to the server."
         )
-    of_row = float(forest.gradients(forest.intercept[None], np.zeros(1))[0, 0, 1])
-    count = tree.hessian[0] / of_row
-    if abs(count - round(count)) > 0.05 or round(count) < 1:
+    if abs(count - round(count)) > _WHOLE or round(count) < 1:
         raise BadInputError(
             f"the first tree was grown on {count:.4g} rows by its sums, which is no whole number: it builds on earlier "
             "trees, or rows have weights; give the client's first file, or --batch-size."
         )
     return round(count)
+
+
+def _rows_by_sums(message: FileMessage) -> float | None:
+    """Return the number of rows, by their weights, that the first tree was grown on; None where sums are not sent."""
+    tree, forest = message.forest.trees[0], message.forest
+    if tree.hessian is None:
+        return None
+    of_row = float(forest.gradients(forest.intercept[None], np.zeros(1))[0, 0, 1])
+    return float(tree.hessian[0]) / of_row
 
 
 READER = Reader("tree files", is_tree_file, TreeFilesSpec, read, lambda path, _: forests_at(path))
