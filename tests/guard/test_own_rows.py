@@ -17,6 +17,7 @@ from seepage.guard.own_rows import Matches, OwnRows, compare_with_records, compa
 from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Model
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
@@ -303,3 +304,68 @@ def test_rows_that_cannot_be_compared_are_refused() -> None:
     guarding = guard.UpdateGuard(module, DATA.schema, guard.MessageRecipe(batch_size=8))
     with pytest.raises(BadInputError, match="compared with decoys, and there are none"):
         guarding(module.state_dict(), update(network(), own), form="gradient", rows=table)
+
+
+class Decoding(nn.Module):
+    """A network whose last affine layer, in the order of its definition, gives no classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(DATA.schema.width, 32), nn.ReLU())
+        self.head, self.decoder = nn.Linear(32, 2), nn.Linear(32, DATA.schema.width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(self.body(rows))
+
+
+class Multiplied(nn.Module):
+    """A network of raw parameters, and not of layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shift = nn.Parameter(0.2 * torch.randn(DATA.schema.width, 32)), nn.Parameter(torch.zeros(32))
+        self.last = nn.Parameter(0.2 * torch.randn(32, 2))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.relu(rows @ self.first + self.shift) @ self.last
+
+
+def of_network(
+    module: nn.Module, change: dict[str, Tensor], rows: Tensor, decoys: Tensor | None, **options: Any
+) -> guard.Answer:
+    """Return the answer of a guard that knows a network and a recipe of one plain step."""
+    recipe = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, len(rows), RATE), batch_size=len(rows))
+    options = {"seconds": 1, "reference": DATA.train, **options}
+    guarding = guard.UpdateGuard(
+        module, DATA.schema, recipe, decoys=None if decoys is None else ROWS[decoys], **options
+    )
+    rows_of_client = None if decoys is None else ROWS[rows]
+    return guarding(module.state_dict(), change, form="difference", rows=rows_of_client)
+
+
+@pytest.mark.parametrize("kind", [Decoding, Multiplied])
+def test_networks_whose_layers_say_no_number_of_classes_end_no_training(kind: type[nn.Module]) -> None:
+    own, decoys = chosen_rows(8)
+    module = seeded(kind, 0)
+    finding = of_network(module, update(module, own, smoothing=0.1), own, decoys).finding
+    assert finding.decision != "pass"
+    assert "does not expect" not in finding.why
+
+
+@pytest.mark.parametrize("mode", ["advise", "strict"])
+@pytest.mark.parametrize("place", ["compare_with_span", "signs_of_crafting", "_in_order"])
+def test_an_unexpected_error_of_a_check_is_no_pass_and_ends_no_training(
+    place: str, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("Tim from Ely")
+
+    monkeypatch.setattr(f"seepage.guard.update_guard.{place}", broken)
+    own, decoys = chosen_rows(8)
+    # Of what two hidden layers of 8 units pass, nothing can be read.
+    module = network(8)
+    answer = of_network(module, update(module, chosen_rows(300)[0]), own, decoys, policy=guard.GuardPolicy(mode=mode))
+    assert answer.finding.decision == "not tried"
+    assert "ZeroDivisionError" in answer.finding.why
+    assert "Tim" not in answer.finding.why
+    assert (answer.message is None) == (mode == "strict")

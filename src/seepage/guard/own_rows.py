@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,8 +153,10 @@ def compare_with_span(
     half = len(batch_rows.decoys) // 2
     sets = (batch_rows.decoys[:half], batch_rows.decoys[half:], batch_rows.rows)
     batch = NormalisedBatch.of(model, batch_rows.rows, batch_rows.decoys, records, running or {})
-    fits = _errors_fit(model, batch_rows, operations)
-    sides = [_layer_sides(model, rows, batch.module, errors=fits) for rows in sets]
+    losses = _losses(model, batch.module, batch_rows.rows)
+    if not _errors_fit(model, batch_rows, len(losses), operations):
+        losses = []
+    sides = [_layer_sides(rows, batch.module, losses) for rows in sets]
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
 
@@ -330,13 +333,13 @@ def _distance(
     return outside.flatten(1).norm(dim=1)
 
 
-def _errors_fit(model: Model, known: OwnRows, operations: float) -> bool:
+def _errors_fit(model: Model, known: OwnRows, labels: int, operations: float) -> bool:
     """Return whether errors of all rows for each label can be computed by so many operations."""
     size = sum(parameter.numel() for parameter in model.parameters.values())
-    return 6.0 * size * (len(known.rows) + len(known.decoys)) * len(_losses(model)) <= operations
+    return 6.0 * size * (len(known.rows) + len(known.decoys)) * labels <= operations
 
 
-def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
+def _losses(model: Model, module: nn.Module, rows: Float[Tensor, "record encoded"]) -> list[Callable[[Tensor], Tensor]]:
     """Return the loss for each label that a row may have; for numbers, one on either side of the prediction."""
     if model.head == "regression":
         return [lambda outputs: outputs.sum(), lambda outputs: -outputs.sum()]
@@ -344,9 +347,22 @@ def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
     def of(label: int) -> Callable[[Tensor], Tensor]:
         return lambda outputs: len(outputs) * mean_loss(model.head, outputs, outputs.new_full((len(outputs),), label))
 
-    last = [part for part in model.module.modules() if isinstance(part, nn.Linear)]
-    classes = last[-1].out_features if last and model.head == "softmax" else 2
+    if model.head == "sigmoid":
+        return [of(label) for label in range(2)]
+    with torch.no_grad(), plain_attention(), _evaluating(module):
+        classes = module(rows[:2].to(next(module.parameters()).dtype)).shape[1]
     return [of(label) for label in range(classes)]
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for a while."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
 
 
 @dataclass(frozen=True)
@@ -368,13 +384,15 @@ def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: 
 
 
 def _layer_sides(
-    model: Model, rows: Float[Tensor, "record encoded"], module: nn.Module, *, errors: bool
+    rows: Float[Tensor, "record encoded"], module: nn.Module, losses: Sequence[Callable[[Tensor], Tensor]]
 ) -> dict[str, _Sides]:
-    """Return the two sides of each affine layer's gradient for each row alone, by the layer's name."""
+    """Return the two sides of each affine layer's gradient for each row alone, by the layer's name.
+
+    Errors are those of each of the losses.
+    """
     inputs: dict[str, list[Tensor]] = {}
     outputs: dict[str, Tensor] = {}
     backward: dict[str, list[list[Tensor]]] = {}
-    losses = _losses(model) if errors else []
 
     def listen(name: str, part: nn.Linear) -> object:
         def note(_: nn.Module, taken: Sequence[Tensor], given: Tensor) -> None:
@@ -384,21 +402,21 @@ def _layer_sides(
         return part.register_forward_hook(note)
 
     handles = [listen(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    dtype, training = next(module.parameters()).dtype, module.training
+    dtype, errors = next(module.parameters()).dtype, bool(losses)
     try:
-        module.eval()
-        with torch.set_grad_enabled(errors), plain_attention():
+        with torch.set_grad_enabled(errors), plain_attention(), _evaluating(module):
             for part in rows.to(dtype).split(1000):
                 predicted = module(part.requires_grad_(errors))
-                for i, loss in enumerate(losses):
+                # Layers that take nothing of a row, and no trained parameter, have no error.
+                moved = {name: output for name, output in outputs.items() if output.requires_grad}
+                for i, loss in enumerate(losses if moved else ()):
                     given = torch.autograd.grad(
-                        loss(predicted), list(outputs.values()), retain_graph=i + 1 < len(losses), allow_unused=True
+                        loss(predicted), list(moved.values()), retain_graph=i + 1 < len(losses), allow_unused=True
                     )
-                    for name, error in zip(outputs, given, strict=True):
+                    for name, error in zip(moved, given, strict=True):
                         if error is not None:
                             backward.setdefault(name, [[] for _ in losses])[i].append(error.double())
     finally:
-        module.train(training)
         for handle in handles:
             handle.remove()  # pyright: ignore[reportAttributeAccessIssue]
     # A layer that is used twice, or mixes records, has no input of its own for each row.

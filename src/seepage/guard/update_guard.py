@@ -220,14 +220,21 @@ class UpdateGuard:
             decision, why, guess = self._attack(view, knowledge, left)
         except BadInputError as error:
             why = str(error).rstrip(".")
+        except Exception as error:  # whatever ends a check, the client goes on and nothing passes
+            decision, why = "not tried", _ended(error)
         matches: tuple[Matches | None, Matches | None] = (None, None)
         if known is not None and model is not None and decision not in ("proved", "matched whole"):
             # Noise holds running statistics back.
             statistics = {} if self.policy.noise_multiplier is not None else running
             count_known = count or len(known.rows)
-            decision, why, matches = self._compared(
-                model, changed, statistics, guess, known, count_known, decision, why
-            )
+            try:
+                decision, why, matches = self._compared(
+                    model, changed, statistics, guess, known, count_known, decision, why
+                )
+            except Exception as error:
+                # What the attack found stays; without the rows nothing passes.
+                decision = "not tried" if decision == "pass" else decision
+                why = f"own rows were not compared: {_ended(error)}; {why}"
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
@@ -306,9 +313,9 @@ class UpdateGuard:
         name = f"{'update' if round is None else f'round-{round:04d}'}-{proof.update[:16]}.json"
         try:
             return replace(logged, certificate=proof.write(self._certificates / name))
-        except BadInputError as error:
+        except Exception as error:
             # What is proved stays proved, and what happens with the update is for the policy to say.
-            return replace(logged, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
+            return replace(logged, notes=(f"no certificate was written: {_ended(error)}",))
 
     def _knowledge(
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
@@ -437,6 +444,13 @@ class UpdateGuard:
                 file.write(line)
         except OSError as error:
             raise BadInputError(f"the guard's log {str(self._log)!r} cannot be written ({error}).") from error
+
+
+def _ended(error: Exception) -> str:
+    """Return how a check ended, by the type alone: the text of an exception may hold cells."""
+    if isinstance(error, BadInputError):
+        return str(error).rstrip(".")
+    return f"the check ended in {type(error).__name__}, which it does not expect"
 
 
 def _network(model: str | nn.Module | Model, schema: Schema, head: Head | None, seed: int) -> nn.Module | Model:
