@@ -369,3 +369,12 @@ def test_an_unexpected_error_of_a_check_is_no_pass_and_ends_no_training(
     assert "ZeroDivisionError" in answer.finding.why
     assert "Tim" not in answer.finding.why
     assert (answer.message is None) == (mode == "strict")
+
+
+def test_the_clients_rows_never_turn_a_block_into_a_send() -> None:
+    """Signs of a record's gradient span no row, and the change of its layer has one direction all the same."""
+    own, decoys = chosen_rows(1)
+    signs = {name: part.sign() for name, part in update(network(), own).items()}
+    alone, with_rows = (of_network(network(), signs, own, others).finding for others in (None, decoys))
+    assert (alone.decision, alone.sent) == ("in the span", False)
+    assert not with_rows.sent

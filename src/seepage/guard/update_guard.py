@@ -40,12 +40,25 @@ from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.wire.horizontal import NOT_TRIED, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import (
+    NOT_TRIED,
+    ExactSearch,
+    GradientView,
+    KnownDefense,
+    Knowledge,
+    RecordsGuess,
+    UpdateView,
+    View,
+)
 
 # Multiplications in a second of one core, at the least: a search that would take longer than the limit is not begun.
 _OPERATIONS = 3e9
 # Roundings of a tensor's norm by which a replayed message may differ from the received one.
 _SAME = 100.0
+# Directions that a layer has to spare where a row in its span is a record.
+_SPARE = 2
+# Share of a layer's change from which a unit has moved, and cosine from which two have moved alike.
+_STILL, _ALIKE = 1e-9, 1 - 1e-6
 # Share of the message that its rounding may be for a match to say anything.
 _TELLING = 1e-2
 _SILENT = "own rows say nothing: all rows lie in the span of the update, layers are too wide, or decoys too few"
@@ -298,10 +311,9 @@ class UpdateGuard:
         elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
             decision = "in the span"
         elif span.contradicted:
-            decision, why = "not tried", f"the rows are not those of the update, or are encoded in another way; {why}"
-        elif decision == "read" or (decision == "in the span" and in_span is not None):
-            # What the attack took for records are not the client's.
-            decision = "not tried"
+            why = f"the rows are not those of the update, or are encoded in another way; {why}"
+            # Rows never relax what stands without them.
+            decision = "not tried" if decision == "pass" else decision
         # Rows that do not lie in the span alone are no pass: the attack has to have been tried, too.
         return decision, why, (read, in_span)
 
@@ -335,11 +347,24 @@ class UpdateGuard:
         return Knowledge(self.schema, self.statistics, count, defense=defense, batch_statistics=moments)
 
     def _attack(self, view: View, knowledge: Knowledge, seconds: float) -> tuple[Decision, str, RecordsGuess]:
-        """Run the attack; return decision, reason and guess."""
+        """Run the attack; return decision, reason and guess.
+
+        A defense that is declared may not be there, or hardly. So the message is attacked as one without, too.
+        """
+        if knowledge.defense.name == "none":
+            return self._attacked(view, knowledge, seconds, defended=False)
+        first = self._attacked(view, replace(knowledge, defense=KnownDefense()), seconds / 2, defended=False)
+        if first[0] not in ("pass", "not tried"):
+            return first[0], f"as if there were no {knowledge.defense.name}: {first[1]}", first[2]
+        return self._attacked(view, knowledge, seconds / 2, defended=True)
+
+    def _attacked(
+        self, view: View, knowledge: Knowledge, seconds: float, *, defended: bool
+    ) -> tuple[Decision, str, RecordsGuess]:
         registered = attacks.of("horizontal")
         # Proofs need no estimates: what the search leaves over gets a single step.
         limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}
-        noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
+        noisy = defended or view.precision != "full"
         inexact = None if noisy else self._inexact(view, knowledge, limits)
         if inexact is not None:
             return "read", f"{', '.join(inexact.regime or ())}; the gradient is not exact", inexact
@@ -356,16 +381,52 @@ class UpdateGuard:
                 for labelled in _labelled(other, self.schema):
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
+        if search is None:
+            return tried, why, guess
         units = next(iter(view.message.values())).shape[1]
-        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width, units)
-        # Noise has every rank; what was read in it is read all the same. Fewer directions than records mix them.
-        if search is not None and search.read and max(search.ranks, default=math.inf) >= knowledge.batch_size:
+        doubt = search.doubt(knowledge.batch_size, self.schema.width, units)
+        if search.read and self._tells_apart(view, search, knowledge.batch_size, noisy=noisy):
             return "read", f"{why}: {doubt}", guess
-        if search is not None and doubt is not None and not noisy:
+        if search.read:
+            why = f"rows in the span of the update may be mixtures of records, as of {max(search.ranks)} directions"
+            return "not tried", f"{why}: {doubt}", guess
+        if doubt is not None and not noisy:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
             spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
+        # Noise of the policy is there for certain.
+        if not any(search.ranks) and self.policy.noise_multiplier is None:
+            return "not tried", f"{why}: no layer's change says anything, or stands out of declared noise", guess
         return tried, why, guess
+
+    def _tells_apart(self, view: View, search: ExactSearch, records: int, *, noisy: bool) -> bool:
+        """Return whether records that a search read are records, and not mixtures of them.
+
+        Records without an error, and a number that is declared too high, leave fewer directions than records. A row in
+        the span of the layer that takes the rows is one of them where the layer has directions to spare. Above noise a
+        sum over many records has few directions, too: so most of these have to be of records that were read.
+        """
+        if search.read >= records or max(search.ranks, default=math.inf) >= records:
+            # Noise has every rank; what was read in it is read all the same.
+            return True
+        spare = self._directions(view) - search.ranks[0] >= _SPARE
+        return spare and (not noisy or 2 * search.read > search.ranks[0])
+
+    def _directions(self, view: View) -> int:
+        """Return how many directions the change of the layer that takes the rows could have, of any records."""
+        width = self.schema.width
+        layers = [tensor[0].double() for tensor in view.message.values() if tensor.dim() == 3 and width in tensor.shape]
+        if not layers:
+            return 0
+        layer = layers[0] if layers[0].shape[1] == width else layers[0].T
+        moved = layer[layer.norm(dim=1) > _STILL * layer.norm()]
+        # Units that react to all records alike move alike.
+        units = nn.functional.normalize(moved, dim=1)
+        distinct = len(moved) - int(((units @ units.T).abs() > _ALIKE).tril(-1).any(1).sum())
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = torch.rand(4 * width, len(self.schema.columns), generator=generator, dtype=torch.float64)
+        rows = self.encoder.encode(self.statistics.rows(drawn))
+        return min(distinct, int(torch.linalg.matrix_rank(rows[:, layer.any(0)])))
 
     def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
         """Return what a search that bears errors reads of a gradient of a higher rank than its records leave.
