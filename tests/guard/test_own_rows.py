@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from seepage import datasets, guard
 from seepage.errors import BadInputError
-from seepage.guard.own_rows import Matches, OwnRows, compare_with_records, compare_with_span
+from seepage.guard.own_rows import (
+    Matches,
+    OwnRows,
+    compare_with_records,
+    compare_with_span,
+    parameters_of_rows,
+)
 from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Model
@@ -378,3 +384,61 @@ def test_the_clients_rows_never_turn_a_block_into_a_send() -> None:
     alone, with_rows = (of_network(network(), signs, own, others).finding for others in (None, decoys))
     assert (alone.decision, alone.sent) == ("in the span", False)
     assert not with_rows.sent
+
+
+class Adapter(nn.Module):
+    """A frozen layer with a low-rank addition, of which the change of a matrix that takes the rows is sent."""
+
+    def __init__(self, inputs: int, units: int, rank: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(inputs, units).requires_grad_(False)
+        self.down = nn.Parameter(0.1 * torch.randn(rank, inputs))
+        self.up = nn.Parameter(0.1 * torch.randn(units, rank))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.base(rows) + rows @ self.down.T @ self.up.T
+
+
+def adapted() -> nn.Module:
+    return nn.Sequential(
+        Adapter(DATA.schema.width, 32, 12), nn.ReLU(), Adapter(32, 32, 12), nn.ReLU(), nn.Linear(32, 2)
+    )
+
+
+def test_rows_lie_in_the_span_of_an_adapters_matrix() -> None:
+    own, others = chosen_rows(8)
+    module = seeded(adapted, 0)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = {name: part for name, part in update(module, own).items() if part.any()}
+    tested = compare_with_span(Model(module, "softmax", "adapted"), change, rows, 8)
+    assert tested.matches is not None
+    assert (tested.matches.matched_rows, tested.looked) == (8, True)
+    answer = of_network(module, update(module, own, smoothing=0.1), own, others)
+    assert answer.finding.decision in ("read", "in the span")
+    assert answer.message is None
+
+
+def test_only_matrices_that_are_multiplied_with_the_rows_themselves_are_compared() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.scaled, self.unused = (nn.Parameter(torch.ones(9, DATA.schema.width)) for _ in range(3))
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return rows @ self.used.T + (2 * rows) @ self.scaled.T
+
+    assert parameters_of_rows(Scaled(), ROWS) == {"used"}
+
+
+def test_where_no_layer_can_be_looked_at_none_of_the_rows_is_said_to_be_outside() -> None:
+    """Two units mix eight records."""
+    own, others = chosen_rows(8)
+    module = seeded(adapted, 0)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name.startswith("4."))
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    tested = compare_with_span(Model(module, "softmax", "adapted"), update(module, own), rows, 8)
+    assert (tested.matches, tested.looked) == (None, False)
+    answer = of_network(module, update(module, own), own, others)
+    assert answer.finding.decision == "not tried"
+    assert "own rows were not compared" in answer.finding.why

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.stats import hypergeom
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.errors import BadInputError
@@ -35,6 +37,7 @@ _DECOMPOSED = 10.0  # operations of a singular value decomposition, in products 
 _EIGENVALUES = 60.0  # those of taking a multiple of the weights off, likewise
 _RIDGE = 1e-2  # share of the mean variance that is added to each, where gradients are whitened
 _NO_LENGTH = 1e-30  # square length from which a gradient counts as none
+_PRODUCTS = ("aten.mm", "aten.addmm", "aten.matmul", "aten.linear", "aten.bmm", "aten.mv")
 _OUTSIDE = 1e-2  # share of a row's norm outside a span from which it certainly does not lie in it
 
 
@@ -115,10 +118,12 @@ class SpanTest:
             test says nothing.
         contradicted: whether the layer that takes the rows changed in as many directions as there are records, and the
             rows do not lie in them: they are not those of the update, or are encoded in another way.
+        looked: whether any changed layer could be looked at that takes the rows, or has as many units as records.
     """
 
     matches: Matches | None
     contradicted: bool
+    looked: bool = True
 
 
 def compare_with_span(
@@ -157,6 +162,12 @@ def compare_with_span(
     if not _errors_fit(model, batch_rows, len(losses), operations):
         losses = []
     sides = [_layer_sides(rows, batch.module, losses) for rows in sets]
+    multiplied = parameters_of_rows(batch.module, batch_rows.rows)
+    for name in sorted(multiplied - {f"{layer}.weight" for layer in sides[2]}):
+        kind = model.parameters[name].dtype if name in model.parameters else torch.float32
+        for side, rows in zip(sides, sets, strict=True):
+            side[name] = _Sides(rows.to(kind).double(), ())
+    looked = False
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
 
@@ -173,7 +184,8 @@ def compare_with_span(
         layer = _change(name, change, bias=not centred)
         if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
             continue
-        precision = torch.finfo(change[f"{name}.weight"].dtype).eps
+        kind = change[name if name in change else f"{name}.weight"].dtype
+        precision = torch.finfo(kind).eps
         span, weights = _LayerSpan.of(layer, precision), _change(name, model.parameters, bias=not centred)
         most = records - centred
         if span.rank > most and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
@@ -192,13 +204,14 @@ def compare_with_span(
             if half and layer_sides[2].errors and records < len(layer):
                 compare(_along(span.layer, form))
         inputs = layer_sides[2].inputs.flatten(1)
-        takes_rows = torch.equal(inputs, batch_rows.rows.to(change[f"{name}.weight"].dtype).double())
+        takes_rows = torch.equal(inputs, batch_rows.rows.to(kind).double())
+        looked |= takes_rows or len(layer) >= records
         known = not centred or len(batch_rows.rows) == records
         if takes_rows and known and outside and span.rank == most == len(batch_rows.rows) - centred < min(layer.shape):
             away = [bool((form[2] > _OUTSIDE * inputs.norm(dim=1)).all()) for form in outside]
             contradicted |= all(away)
-    if not half or not nearness[0]:
-        return SpanTest(None, contradicted)
+    if not half or not nearness[0] or not looked:
+        return SpanTest(None, contradicted, looked)
     calibrating, others, rows = (torch.stack(distances_of_layers).amin(0) for distances_of_layers in nearness)
     near = calibrating.sort().values[int(_NEAREST * half) - 1] if _NEAREST * half >= 1 else torch.zeros(())
     matches = Matches(len(rows), int((rows <= near).sum()), len(others), int((others <= near).sum()))
@@ -230,7 +243,12 @@ def _encoded(rows: Rows, encoder: Encoder, schema: Schema, what: str) -> Float[T
 
 
 def _change(name: str, change: Mapping[str, Tensor], *, bias: bool) -> Float[Tensor, "unit extended"] | None:
-    """Return the change of a layer's weights, and of its biases beside it if asked for; None where none was sent."""
+    """Return the change of a layer's weights, and of its biases beside it if asked for; None where none was sent.
+
+    ``name`` is that of a layer, or of a parameter that is multiplied with rows.
+    """
+    if name in change:
+        return change[name].double()
     weight, shift = change.get(f"{name}.weight"), change.get(f"{name}.bias") if bias else None
     if weight is None:
         return None
@@ -371,6 +389,36 @@ class _Sides:
 
     inputs: Float[Tensor, "record *part input"]
     errors: tuple[Float[Tensor, "record *part unit"], ...]
+
+
+class _Products(TorchDispatchMode):
+    """Notes which parameters are multiplied with rows, both as they are."""
+
+    def __init__(self, rows: Tensor, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._rows = rows
+        self._parameters = {tensor.untyped_storage().data_ptr(): name for name, tensor in parameters.items()}
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> object:
+        if any(product in str(func) for product in _PRODUCTS):
+            places = [part.untyped_storage().data_ptr() for part in args if isinstance(part, Tensor)]
+            if self._rows.untyped_storage().data_ptr() in places:
+                self.found.update(self._parameters[place] for place in places if place in self._parameters)
+        return func(*args, **(kwargs or {}))
+
+
+def parameters_of_rows(module: nn.Module, rows: Float[Tensor, "record encoded"]) -> set[str]:
+    """Return the names of matrices, as wide as the rows, that a module multiplies with rows as they are."""
+    parameters = dict(module.named_parameters())
+    given = rows[:2].to(next(iter(parameters.values())).dtype, copy=True)
+    width = rows.shape[1]
+    wide = {name: part for name, part in parameters.items() if part.dim() == 2 and part.shape[1] == width}
+    with torch.no_grad(), plain_attention(), _evaluating(module), _Products(given, wide) as products:
+        module(given)
+    return products.found
 
 
 def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: int) -> list[_Sides]:

@@ -44,8 +44,8 @@ from seepage.wire.horizontal import (
     NOT_TRIED,
     ExactSearch,
     GradientView,
-    KnownDefense,
     Knowledge,
+    KnownDefense,
     RecordsGuess,
     UpdateView,
     View,
@@ -57,11 +57,12 @@ _OPERATIONS = 3e9
 _SAME = 100.0
 # Directions that a layer has to spare where a row in its span is a record.
 _SPARE = 2
-# Share of a layer's change from which a unit has moved, and cosine from which two have moved alike.
-_STILL, _ALIKE = 1e-9, 1 - 1e-6
+# Share of a layer's change from which a unit has moved.
+_STILL = 1e-9
 # Share of the message that its rounding may be for a match to say anything.
 _TELLING = 1e-2
 _SILENT = "own rows say nothing: all rows lie in the span of the update, layers are too wide, or decoys too few"
+_UNSEEN = "own rows were not compared: no changed layer takes the rows as they are, or has as many units as records"
 
 Form = Literal["weights", "difference", "gradient"]
 
@@ -305,7 +306,8 @@ class UpdateGuard:
             why = f"{read} are among the records that the attack returned; {why}"
         span = compare_with_span(model, changed, known, records, self.seconds * _OPERATIONS, running)
         in_span = span.matches
-        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
+        silent = _SILENT if span.looked else _UNSEEN
+        why = f"{silent if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:
             decision = "read"
         elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
@@ -314,6 +316,8 @@ class UpdateGuard:
             why = f"the rows are not those of the update, or are encoded in another way; {why}"
             # Rows never relax what stands without them.
             decision = "not tried" if decision == "pass" else decision
+        elif not span.looked and decision == "pass":
+            decision = "not tried"
         # Rows that do not lie in the span alone are no pass: the attack has to have been tried, too.
         return decision, why, (read, in_span)
 
@@ -415,18 +419,18 @@ class UpdateGuard:
     def _directions(self, view: View) -> int:
         """Return how many directions the change of the layer that takes the rows could have, of any records."""
         width = self.schema.width
-        layers = [tensor[0].double() for tensor in view.message.values() if tensor.dim() == 3 and width in tensor.shape]
+        layers = {name: part[0] for name, part in view.message.items() if part.dim() == 3 and width in part.shape[1:]}
         if not layers:
             return 0
-        layer = layers[0] if layers[0].shape[1] == width else layers[0].T
-        moved = layer[layer.norm(dim=1) > _STILL * layer.norm()]
-        # Units that react to all records alike move alike.
-        units = nn.functional.normalize(moved, dim=1)
-        distinct = len(moved) - int(((units @ units.T).abs() > _ALIKE).tril(-1).any(1).sum())
+        name, layer = next(iter(layers.items()))
+        layer = (layer if layer.shape[1] == width else layer.T).double()
+        moved = int((layer.norm(dim=1) > _STILL * layer.norm()).sum())
         generator = torch.Generator().manual_seed(self.seed)
         drawn = torch.rand(4 * width, len(self.schema.columns), generator=generator, dtype=torch.float64)
-        rows = self.encoder.encode(self.statistics.rows(drawn))
-        return min(distinct, int(torch.linalg.matrix_rank(rows[:, layer.any(0)])))
+        rows = self.encoder.encode(self.statistics.rows(drawn))[:, layer.any(0)]
+        if f"{name.removesuffix('weight')}bias" in view.message:
+            rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
+        return min(moved, int(torch.linalg.matrix_rank(rows)))
 
     def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
         """Return what a search that bears errors reads of a gradient of a higher rank than its records leave.
