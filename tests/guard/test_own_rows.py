@@ -18,6 +18,7 @@ from seepage.guard.own_rows import (
     OwnRows,
     compare_with_records,
     compare_with_span,
+    divides_out,
     parameters_of_rows,
 )
 from seepage.learning import LocalTraining
@@ -442,3 +443,45 @@ def test_where_no_layer_can_be_looked_at_none_of_the_rows_is_said_to_be_outside(
     answer = of_network(module, update(module, own), own, others)
     assert answer.finding.decision == "not tried"
     assert "own rows were not compared" in answer.finding.why
+
+
+def linear(units: int = 2) -> nn.Module:
+    return seeded(lambda: nn.Sequential(nn.Linear(DATA.schema.width, units)), 0)
+
+
+def behind_layer_norm() -> nn.Module:
+    width = DATA.schema.width
+    return seeded(lambda: nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2)), 0)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("build", [linear, lambda: network(16)])
+def test_a_single_record_is_read_by_a_division_whatever_the_factor(build: Any, decay: float) -> None:
+    own, _ = chosen_rows(1)
+    module = build()
+    changed = update(module, own, smoothing=0.1, epochs=3, weight_decay=decay)
+    change = {name: 3.7 * part for name, part in changed.items()}
+    answer = of_network(module, change, own, None)
+    assert answer.finding.decision in ("read", "in the span", "proved", "matched whole")
+    assert answer.message is None
+
+
+def test_a_change_that_is_not_of_one_row_is_not_divided() -> None:
+    own, _ = chosen_rows(1)
+    model = Model(linear(3), "softmax", "linear")
+    several = dict(model.parameters)
+    noise = {name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for name, p in several.items()}
+    assert divides_out(model, noise, ROWS[own]) is None
+    behind = Model(behind_layer_norm(), "softmax", "normalised")
+    assert divides_out(behind, update(behind.module, own), ROWS[own]) is None
+    planted = torch.outer(torch.tensor([1.0, -2.0, 1.0]), torch.cat([ROWS[own[0]], torch.ones(1)]))
+    assert divides_out(model, {"0.weight": planted[:, :-1], "0.bias": planted[:, -1]}, ROWS[own]) == "0"
+
+
+def test_noise_on_a_single_unit_is_no_row() -> None:
+    """Any change of a single unit has one direction."""
+    own, _ = chosen_rows(1)
+    model = Model(linear(1), "sigmoid", "linear")
+    change = {name: torch.ones_like(part) for name, part in model.parameters.items()}
+    assert divides_out(model, change, ROWS[own]) == "0"
+    assert divides_out(model, change, ROWS[own], several=True) is None

@@ -38,6 +38,7 @@ _EIGENVALUES = 60.0  # those of taking a multiple of the weights off, likewise
 _RIDGE = 1e-2  # share of the mean variance that is added to each, where gradients are whitened
 _NO_LENGTH = 1e-30  # square length from which a gradient counts as none
 _PRODUCTS = ("aten.mm", "aten.addmm", "aten.matmul", "aten.linear", "aten.bmm", "aten.mv")
+_ROUNDED = 1e-3  # share of a change beside one direction that is rounding
 _OUTSIDE = 1e-2  # share of a row's norm outside a span from which it certainly does not lie in it
 
 
@@ -216,6 +217,54 @@ def compare_with_span(
     near = calibrating.sort().values[int(_NEAREST * half) - 1] if _NEAREST * half >= 1 else torch.zeros(())
     matches = Matches(len(rows), int((rows <= near).sum()), len(others), int((others <= near).sum()))
     return SpanTest(matches if matches.conclusive else None, contradicted)
+
+
+def divides_out(
+    model: Model, change: Mapping[str, Tensor], rows: Float[Tensor, "record encoded"], *, several: bool = False
+) -> str | None:
+    """Return the layer whose weights' change over that of its bias is the row of a message of one record; None if none.
+
+    A record's error is a factor of both, so that the quotient is the row under any loss, factor and number of steps.
+    Then all units give the same row, up to rounding; a multiple of the weights is taken off. Changes of other ranks, as
+    of Adam or of noise, have no such layer.
+
+    Args:
+        rows: any rows that the network takes.
+        several: whether layers of a single unit are left out, of which noise has the same rank.
+    """
+    for weight in sorted(parameters_of_rows(model.module, rows)):
+        name = weight.removesuffix(".weight")
+        if weight == name or f"{name}.bias" not in change:
+            continue
+        layer, weights = _change(name, change, bias=True), _change(name, model.parameters, bias=True)
+        if layer is None or not bool(layer[:, -1].any()) or len(layer) <= several:
+            continue
+        precision = torch.finfo(change[weight].dtype).eps
+        spans = [_LayerSpan.of(layer, precision), *_without_sum(layer, weights, precision)]
+        spans.append(_without_decay(spans[0], weights, 1, precision, biased=True))
+        if any(_has_single_row(span) for span in spans):
+            return name
+    return None
+
+
+def _has_single_row(span: _LayerSpan) -> bool:
+    """Return whether a change is a multiple of a single row, and its bias tells which."""
+    return float(span.values[1:].norm()) <= _ROUNDED * float(span.values[0]) and bool(span.directions[0, -1] != 0)
+
+
+def _without_sum(
+    layer: Float[Tensor, "unit extended"], weights: Float[Tensor, "unit extended"] | None, precision: float
+) -> list[_LayerSpan]:
+    """Return spans without a multiple of the weights, where errors of the units add up to zero, as those of classes."""
+    if weights is None or len(layer) < 2:
+        return []
+    unbiased = torch.cat([weights[:, :-1], torch.zeros_like(weights[:, -1:])], dim=1)
+    spans = []
+    for decayed in (weights, unbiased):
+        total = decayed.sum(0)
+        multiple = (layer.sum(0) @ total) / (total @ total).clamp_min(_NO_LENGTH)
+        spans.append(_LayerSpan.of(layer - multiple * decayed, precision))
+    return spans
 
 
 def compare_with_records(read: Float[Tensor, "record encoded"], known: OwnRows) -> Matches:
@@ -398,7 +447,7 @@ class _Products(TorchDispatchMode):
         super().__init__()
         self._rows = rows
         self._parameters = {tensor.untyped_storage().data_ptr(): name for name, tensor in parameters.items()}
-        self.found: set[str] = set()
+        self.names: set[str] = set()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -406,7 +455,7 @@ class _Products(TorchDispatchMode):
         if any(product in str(func) for product in _PRODUCTS):
             places = [part.untyped_storage().data_ptr() for part in args if isinstance(part, Tensor)]
             if self._rows.untyped_storage().data_ptr() in places:
-                self.found.update(self._parameters[place] for place in places if place in self._parameters)
+                self.names.update(self._parameters[place] for place in places if place in self._parameters)
         return func(*args, **(kwargs or {}))
 
 
@@ -418,7 +467,7 @@ def parameters_of_rows(module: nn.Module, rows: Float[Tensor, "record encoded"])
     wide = {name: part for name, part in parameters.items() if part.dim() == 2 and part.shape[1] == width}
     with torch.no_grad(), plain_attention(), _evaluating(module), _Products(given, wide) as products:
         module(given)
-    return products.found
+    return products.names
 
 
 def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: int) -> list[_Sides]:

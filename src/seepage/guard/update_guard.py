@@ -25,7 +25,7 @@ from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
 from seepage.guard.beside import counted_records
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
-from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
+from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span, divides_out
 from seepage.guard.policy import GuardPolicy
 from seepage.guard.received import signs_of_crafting
 from seepage.learning import LocalTraining, gradient, local_update
@@ -236,6 +236,8 @@ class UpdateGuard:
             why = str(error).rstrip(".")
         except Exception as error:  # whatever ends a check, the client goes on and nothing passes
             decision, why = "not tried", _ended(error)
+        if count == 1 and model is not None and decision in ("pass", "not tried"):
+            decision, why, guess = self._divided(model, changed, decision, why, guess)
         matches: tuple[Matches | None, Matches | None] = (None, None)
         if known is not None and model is not None and decision not in ("proved", "matched whole"):
             # Noise holds running statistics back.
@@ -426,11 +428,27 @@ class UpdateGuard:
         layer = (layer if layer.shape[1] == width else layer.T).double()
         moved = int((layer.norm(dim=1) > _STILL * layer.norm()).sum())
         generator = torch.Generator().manual_seed(self.seed)
-        drawn = torch.rand(4 * width, len(self.schema.columns), generator=generator, dtype=torch.float64)
+        drawn = torch.rand(32 * width, len(self.schema.columns), generator=generator, dtype=torch.float64)
         rows = self.encoder.encode(self.statistics.rows(drawn))[:, layer.any(0)]
         if f"{name.removesuffix('weight')}bias" in view.message:
             rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
         return min(moved, int(torch.linalg.matrix_rank(rows)))
+
+    def _divided(
+        self, model: Model, changed: Mapping[str, Tensor], decision: Decision, why: str, guess: RecordsGuess | None
+    ) -> tuple[Decision, str, RecordsGuess | None]:
+        """Return decision, reason and guess, once it was looked at whether a single record is a quotient of changes."""
+        try:
+            uniform = torch.full((1, len(self.schema.columns)), 0.5, dtype=torch.float64)
+            noisy = self.recipe.defense is not None or self.policy.noise_multiplier is not None
+            layer = divides_out(model, changed, self.encoder.encode(self.statistics.rows(uniform)), several=noisy)
+        except Exception as error:
+            # As in other checks.
+            return "not tried", f"{_ended(error)}; {why}", guess
+        if layer is None:
+            return decision, why, guess
+        read = f"the record is the change of layer {layer!r} over that of its bias, whatever the factor"
+        return "read", f"{read}; {why}", None
 
     def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
         """Return what a search that bears errors reads of a gradient of a higher rank than its records leave.
