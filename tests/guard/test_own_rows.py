@@ -419,6 +419,16 @@ def test_rows_lie_in_the_span_of_an_adapters_matrix() -> None:
     assert answer.message is None
 
 
+def test_rows_lie_in_the_span_of_a_matrix_on_whose_left_they_are_multiplied() -> None:
+    own, others = chosen_rows(8)
+    module = seeded(Multiplied, 0)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = {name: part for name, part in update(module, own).items() if name != "last"}
+    tested = compare_with_span(Model(module, "softmax", "multiplied"), change, rows, 8)
+    assert tested.matches is not None
+    assert (tested.matches.matched_rows, tested.contradicted) == (8, False)
+
+
 def test_only_matrices_that_are_multiplied_with_the_rows_themselves_are_compared() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -428,7 +438,10 @@ def test_only_matrices_that_are_multiplied_with_the_rows_themselves_are_compared
         def forward(self, rows: Tensor) -> Tensor:
             return rows @ self.used.T + (2 * rows) @ self.scaled.T
 
-    assert parameters_of_rows(Scaled(), ROWS) == {"used"}
+    assert parameters_of_rows(Scaled(), ROWS) == {"used": False}
+    assert parameters_of_rows(Multiplied(), ROWS) == {"first": True}
+    for units in (1, 3, DATA.schema.width):
+        assert parameters_of_rows(linear(units), ROWS) == {"0.weight": False}
 
 
 def test_where_no_layer_can_be_looked_at_none_of_the_rows_is_said_to_be_outside() -> None:

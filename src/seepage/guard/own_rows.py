@@ -164,7 +164,8 @@ def compare_with_span(
         losses = []
     sides = [_layer_sides(rows, batch.module, losses) for rows in sets]
     multiplied = parameters_of_rows(batch.module, batch_rows.rows)
-    for name in sorted(multiplied - {f"{layer}.weight" for layer in sides[2]}):
+    change, parameters = _oriented(change, multiplied), _oriented(model.parameters, multiplied)
+    for name in sorted(multiplied.keys() - {f"{layer}.weight" for layer in sides[2]}):
         kind = model.parameters[name].dtype if name in model.parameters else torch.float32
         for side, rows in zip(sides, sets, strict=True):
             side[name] = _Sides(rows.to(kind).double(), ())
@@ -187,7 +188,7 @@ def compare_with_span(
             continue
         kind = change[name if name in change else f"{name}.weight"].dtype
         precision = torch.finfo(kind).eps
-        span, weights = _LayerSpan.of(layer, precision), _change(name, model.parameters, bias=not centred)
+        span, weights = _LayerSpan.of(layer, precision), _change(name, parameters, bias=not centred)
         most = records - centred
         if span.rank > most and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
             span = _without_decay(span, weights, most, precision, biased=not centred)
@@ -232,11 +233,13 @@ def divides_out(
         rows: any rows that the network takes.
         several: whether layers of a single unit are left out, of which noise has the same rank.
     """
-    for weight in sorted(parameters_of_rows(model.module, rows)):
+    multiplied = parameters_of_rows(model.module, rows)
+    change, parameters = _oriented(change, multiplied), _oriented(model.parameters, multiplied)
+    for weight in sorted(multiplied):
         name = weight.removesuffix(".weight")
         if weight == name or f"{name}.bias" not in change:
             continue
-        layer, weights = _change(name, change, bias=True), _change(name, model.parameters, bias=True)
+        layer, weights = _change(name, change, bias=True), _change(name, parameters, bias=True)
         if layer is None or not bool(layer[:, -1].any()) or len(layer) <= several:
             continue
         precision = torch.finfo(change[weight].dtype).eps
@@ -447,27 +450,41 @@ class _Products(TorchDispatchMode):
         super().__init__()
         self._rows = rows
         self._parameters = {tensor.untyped_storage().data_ptr(): name for name, tensor in parameters.items()}
-        self.names: set[str] = set()
+        self._heights = {name: len(tensor) for name, tensor in parameters.items()}
+        self.names: dict[str, bool] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> object:
         if any(product in str(func) for product in _PRODUCTS):
-            places = [part.untyped_storage().data_ptr() for part in args if isinstance(part, Tensor)]
-            if self._rows.untyped_storage().data_ptr() in places:
-                self.names.update(self._parameters[place] for place in places if place in self._parameters)
+            placed = {part.untyped_storage().data_ptr(): part for part in args if isinstance(part, Tensor)}
+            if self._rows.untyped_storage().data_ptr() in placed:
+                for place, part in placed.items():
+                    if place in self._parameters:
+                        height, width = part.shape[-2:]
+                        # Of a square matrix, a transposed view has its numbers in another order.
+                        before = "linear" not in str(func) and part.is_contiguous()
+                        name = self._parameters[place]
+                        self.names[name] = before if height == width else self._heights[name] == self._rows.shape[1]
         return func(*args, **(kwargs or {}))
 
 
-def parameters_of_rows(module: nn.Module, rows: Float[Tensor, "record encoded"]) -> set[str]:
-    """Return the names of matrices, as wide as the rows, that a module multiplies with rows as they are."""
+def parameters_of_rows(module: nn.Module, rows: Float[Tensor, "record encoded"]) -> dict[str, bool]:
+    """Return the matrices that a module multiplies with rows as they are, and whether rows are on their left side.
+
+    Affine layers hold a row of weights for each unit, and rows on the left take a column for each.
+    """
     parameters = dict(module.named_parameters())
     given = rows[:2].to(next(iter(parameters.values())).dtype, copy=True)
-    width = rows.shape[1]
-    wide = {name: part for name, part in parameters.items() if part.dim() == 2 and part.shape[1] == width}
+    wide = {name: part for name, part in parameters.items() if part.dim() == 2 and rows.shape[1] in part.shape}
     with torch.no_grad(), plain_attention(), _evaluating(module), _Products(given, wide) as products:
         module(given)
     return products.names
+
+
+def _oriented(tensors: Mapping[str, Tensor], multiplied: Mapping[str, bool]) -> dict[str, Tensor]:
+    """Return tensors, those that rows stand on the left of transposed: a row for each unit."""
+    return {name: part.T if multiplied.get(name) else part for name, part in tensors.items()}
 
 
 def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: int) -> list[_Sides]:
