@@ -13,10 +13,18 @@ from torch import Tensor, nn
 
 from seepage import datasets, guard
 from seepage.errors import BadInputError
-from seepage.guard.own_rows import Matches, OwnRows, compare_with_records, compare_with_span
+from seepage.guard.own_rows import (
+    Matches,
+    OwnRows,
+    compare_with_records,
+    compare_with_span,
+    divides_out,
+    parameters_of_rows,
+)
 from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Model
+from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
@@ -303,3 +311,190 @@ def test_rows_that_cannot_be_compared_are_refused() -> None:
     guarding = guard.UpdateGuard(module, DATA.schema, guard.MessageRecipe(batch_size=8))
     with pytest.raises(BadInputError, match="compared with decoys, and there are none"):
         guarding(module.state_dict(), update(network(), own), form="gradient", rows=table)
+
+
+class Decoding(nn.Module):
+    """A network whose last affine layer, in the order of its definition, gives no classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(DATA.schema.width, 32), nn.ReLU())
+        self.head, self.decoder = nn.Linear(32, 2), nn.Linear(32, DATA.schema.width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(self.body(rows))
+
+
+class Multiplied(nn.Module):
+    """A network of raw parameters, and not of layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shift = nn.Parameter(0.2 * torch.randn(DATA.schema.width, 32)), nn.Parameter(torch.zeros(32))
+        self.last = nn.Parameter(0.2 * torch.randn(32, 2))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.relu(rows @ self.first + self.shift) @ self.last
+
+
+def of_network(
+    module: nn.Module, change: dict[str, Tensor], rows: Tensor, decoys: Tensor | None, **options: Any
+) -> guard.Answer:
+    """Return the answer of a guard that knows a network and a recipe of one plain step."""
+    recipe = guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, len(rows), RATE), batch_size=len(rows))
+    options = {"seconds": 1, "reference": DATA.train, **options}
+    guarding = guard.UpdateGuard(
+        module, DATA.schema, recipe, decoys=None if decoys is None else ROWS[decoys], **options
+    )
+    rows_of_client = None if decoys is None else ROWS[rows]
+    return guarding(module.state_dict(), change, form="difference", rows=rows_of_client)
+
+
+@pytest.mark.parametrize("kind", [Decoding, Multiplied])
+def test_networks_whose_layers_say_no_number_of_classes_end_no_training(kind: type[nn.Module]) -> None:
+    own, decoys = chosen_rows(8)
+    module = seeded(kind, 0)
+    finding = of_network(module, update(module, own, smoothing=0.1), own, decoys).finding
+    assert finding.decision != "pass"
+    assert "does not expect" not in finding.why
+
+
+@pytest.mark.parametrize("mode", ["advise", "strict"])
+@pytest.mark.parametrize("place", ["compare_with_span", "signs_of_crafting", "_in_order"])
+def test_an_unexpected_error_of_a_check_is_no_pass_and_ends_no_training(
+    place: str, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("Tim from Ely")
+
+    monkeypatch.setattr(f"seepage.guard.update_guard.{place}", broken)
+    own, decoys = chosen_rows(8)
+    # Of what two hidden layers of 8 units pass, nothing can be read.
+    module = network(8)
+    answer = of_network(module, update(module, chosen_rows(300)[0]), own, decoys, policy=guard.GuardPolicy(mode=mode))
+    assert answer.finding.decision == "not tried"
+    assert "ZeroDivisionError" in answer.finding.why
+    assert "Tim" not in answer.finding.why
+    assert (answer.message is None) == (mode == "strict")
+
+
+def test_the_clients_rows_never_turn_a_block_into_a_send() -> None:
+    """Signs of a record's gradient span no row, and the change of its layer has one direction all the same."""
+    own, decoys = chosen_rows(1)
+    signs = {name: part.sign() for name, part in update(network(), own).items()}
+    alone, with_rows = (of_network(network(), signs, own, others).finding for others in (None, decoys))
+    assert (alone.decision, alone.sent) == ("in the span", False)
+    assert not with_rows.sent
+
+
+class Adapter(nn.Module):
+    """A frozen layer with a low-rank addition, of which the change of a matrix that takes the rows is sent."""
+
+    def __init__(self, inputs: int, units: int, rank: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(inputs, units).requires_grad_(False)
+        self.down = nn.Parameter(0.1 * torch.randn(rank, inputs))
+        self.up = nn.Parameter(0.1 * torch.randn(units, rank))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.base(rows) + rows @ self.down.T @ self.up.T
+
+
+def adapted() -> nn.Module:
+    return nn.Sequential(
+        Adapter(DATA.schema.width, 32, 12), nn.ReLU(), Adapter(32, 32, 12), nn.ReLU(), nn.Linear(32, 2)
+    )
+
+
+def test_rows_lie_in_the_span_of_an_adapters_matrix() -> None:
+    own, others = chosen_rows(8)
+    module = seeded(adapted, 0)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = {name: part for name, part in update(module, own).items() if part.any()}
+    tested = compare_with_span(Model(module, "softmax", "adapted"), change, rows, 8)
+    assert tested.matches is not None
+    assert (tested.matches.matched_rows, tested.looked) == (8, True)
+    answer = of_network(module, update(module, own, smoothing=0.1), own, others)
+    assert answer.finding.decision in ("read", "in the span")
+    assert answer.message is None
+
+
+def test_rows_lie_in_the_span_of_a_matrix_on_whose_left_they_are_multiplied() -> None:
+    own, others = chosen_rows(8)
+    module = seeded(Multiplied, 0)
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    change = {name: part for name, part in update(module, own).items() if name != "last"}
+    tested = compare_with_span(Model(module, "softmax", "multiplied"), change, rows, 8)
+    assert tested.matches is not None
+    assert (tested.matches.matched_rows, tested.contradicted) == (8, False)
+
+
+def test_only_matrices_that_are_multiplied_with_the_rows_themselves_are_compared() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.scaled, self.unused = (nn.Parameter(torch.ones(9, DATA.schema.width)) for _ in range(3))
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return rows @ self.used.T + (2 * rows) @ self.scaled.T
+
+    assert parameters_of_rows(Scaled(), ROWS) == {"used": False}
+    assert parameters_of_rows(Multiplied(), ROWS) == {"first": True}
+    for units in (1, 3, DATA.schema.width):
+        assert parameters_of_rows(linear(units), ROWS) == {"0.weight": False}
+
+
+def test_where_no_layer_can_be_looked_at_none_of_the_rows_is_said_to_be_outside() -> None:
+    """Two units mix eight records."""
+    own, others = chosen_rows(8)
+    module = seeded(adapted, 0)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name.startswith("4."))
+    rows = OwnRows(ROWS[own].double(), ROWS[others].double())
+    tested = compare_with_span(Model(module, "softmax", "adapted"), update(module, own), rows, 8)
+    assert (tested.matches, tested.looked) == (None, False)
+    answer = of_network(module, update(module, own), own, others)
+    assert answer.finding.decision == "not tried"
+    assert "own rows were not compared" in answer.finding.why
+
+
+def linear(units: int = 2) -> nn.Module:
+    return seeded(lambda: nn.Sequential(nn.Linear(DATA.schema.width, units)), 0)
+
+
+def behind_layer_norm() -> nn.Module:
+    width = DATA.schema.width
+    return seeded(lambda: nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2)), 0)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("build", [linear, lambda: network(16)])
+def test_a_single_record_is_read_by_a_division_whatever_the_factor(build: Any, decay: float) -> None:
+    own, _ = chosen_rows(1)
+    module = build()
+    changed = update(module, own, smoothing=0.1, epochs=3, weight_decay=decay)
+    change = {name: 3.7 * part for name, part in changed.items()}
+    answer = of_network(module, change, own, None)
+    assert answer.finding.decision in ("read", "in the span", "proved", "matched whole")
+    assert answer.message is None
+
+
+def test_a_change_that_is_not_of_one_row_is_not_divided() -> None:
+    own, _ = chosen_rows(1)
+    model = Model(linear(3), "softmax", "linear")
+    several = dict(model.parameters)
+    noise = {name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for name, p in several.items()}
+    assert divides_out(model, noise, ROWS[own]) is None
+    behind = Model(behind_layer_norm(), "softmax", "normalised")
+    assert divides_out(behind, update(behind.module, own), ROWS[own]) is None
+    planted = torch.outer(torch.tensor([1.0, -2.0, 1.0]), torch.cat([ROWS[own[0]], torch.ones(1)]))
+    assert divides_out(model, {"0.weight": planted[:, :-1], "0.bias": planted[:, -1]}, ROWS[own]) == "0"
+
+
+def test_noise_on_a_single_unit_is_no_row() -> None:
+    """Any change of a single unit has one direction."""
+    own, _ = chosen_rows(1)
+    model = Model(linear(1), "sigmoid", "linear")
+    change = {name: torch.ones_like(part) for name, part in model.parameters.items()}
+    assert divides_out(model, change, ROWS[own]) == "0"
+    assert divides_out(model, change, ROWS[own], several=True) is None

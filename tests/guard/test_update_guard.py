@@ -94,7 +94,9 @@ def test_blocking_keeps_back_what_is_proved_and_nothing_else() -> None:
     }
     recipe = FEDAVG.model_copy(update={"defense": {"gaussian_noise": {"scale": 0.1}}})
     answer = made(recipe, policy=BLOCK)(before, blurred)
-    assert answer.finding.decision == "pass"
+    # Nothing shows that the noise is as large as declared.
+    assert answer.finding.decision == "not tried"
+    assert "stands out of declared noise" in answer.finding.why
     assert same(answer.message, blurred)
 
 
@@ -570,4 +572,54 @@ def test_what_a_client_trained_is_looked_at_though_the_guards_copy_freezes_it() 
     before, after = trained(network())
     answer = made(model=frozen(0), policy=BLOCK)(before, after)
     assert answer.finding.decision == "proved"
+    assert answer.message is None
+
+
+def without_some(kind: str) -> tuple[guard.MessageRecipe, dict[str, Tensor]]:
+    """Return a recipe of nine records and the gradient of eight of them."""
+    module = network()
+    rows, labels = ENCODER.encode(DATA.train.cells[:9]), DATA.train.labels[:9].long()
+    weights = torch.ones(9)
+    weights[8] = 0
+    if kind == "masked":
+        (nn.functional.cross_entropy(module(rows), labels, reduction="none") * weights).mean().backward()
+        return guard.MessageRecipe(batch_size=9), {name: p.grad.clone() for name, p in module.named_parameters()}
+    return guard.MessageRecipe(batch_size=9), gradients(module)
+
+
+@pytest.mark.parametrize("kind", ["masked", "counted one too many"])
+def test_records_that_are_read_are_never_sent_though_fewer_than_declared_left_a_trace(kind: str) -> None:
+    recipe, given = without_some(kind)
+    answer = made(recipe)(network().state_dict(), given)
+    assert answer.finding.decision in ("read", "proved")
+    assert answer.message is None
+
+
+@pytest.mark.parametrize("records", [100, 400])
+def test_a_sum_over_more_records_than_a_layer_has_directions_is_not_read(records: int) -> None:
+    data = distinct(rows=records)
+    model = nn3(data.schema, seed=0)
+    rows = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(data.train.cells[:records])
+    labels = data.train.labels[:records].long()
+    nn.functional.cross_entropy(model.module(rows), labels).backward()
+    given = {name: p.grad.clone() for name, p in model.module.named_parameters() if p.grad is not None}
+    recipe = guard.MessageRecipe(batch_size=len(rows))
+    guarding = guard.UpdateGuard(model, data.schema, recipe, reference=data.train, seconds=1)
+    answer = guarding(model.module.state_dict(), given)
+    assert answer.finding.decision in ("pass", "not tried")
+    assert "records read" not in answer.finding.why or "none of" in answer.finding.why
+
+
+@pytest.mark.parametrize("mode", ["advise", "strict"])
+@pytest.mark.parametrize("size", [0.0, 1e-9])
+def test_declared_noise_that_is_not_there_hides_nothing(mode: Any, size: float) -> None:
+    module = network()
+    generator = torch.Generator().manual_seed(0)
+    given = {
+        name: part + size * torch.randn(part.shape, generator=generator) for name, part in gradients(module).items()
+    }
+    recipe = guard.MessageRecipe(batch_size=8, defense={"gaussian_noise": {"scale": 1.0}})
+    answer = made(recipe, policy=guard.GuardPolicy(mode=mode))(module.state_dict(), given)
+    assert answer.finding.decision in ("proved", "read", "matched whole")
+    assert answer.finding.why.startswith("as if there were no gaussian_noise")
     assert answer.message is None

@@ -21,7 +21,7 @@ from seepage.wire.horizontal import RecordsGuess, View
 Decision = Literal["pass", "proved", "read", "in the span", "matched whole", "not tried"]
 """``pass``: the attack was tried and read nothing, and no more of the client's rows than of decoys lie in the span of
 the update, where rows were given. ``proved``: cells are certified. ``read``: records were read out of the message one
-by one, and nothing proves them; they are the client's own, where its rows were given. ``in the span``: more of the
+by one, or by a division, and nothing proves them. ``in the span``: more of the
 client's rows than of decoys lie in what the update spans, or along it; without rows, the layer that takes them changed
 in as many directions as there are records, and fewer than it has units. ``matched whole``: records that no proof covers
 replay the whole message to rounding. ``not tried``: the attacks say nothing, and no rows lie in the span, which is no

@@ -139,6 +139,9 @@ def _centred(model: Model, rows: Float[Tensor, "record encoded"]) -> dict[str, s
     try:
         with torch.enable_grad(), plain_attention():
             predicted = module(rows.to(next(module.parameters()).dtype).requires_grad_())
+            outputs = {name: output for name, output in outputs.items() if output.requires_grad}
+            if not outputs:
+                return {}
             loss = mean_loss(model.head, predicted, predicted.new_zeros(len(predicted)))
             given = torch.autograd.grad(loss, list(outputs.values()), allow_unused=True)
     finally:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.stats import hypergeom
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
 from seepage.errors import BadInputError
@@ -34,6 +37,8 @@ _DECOMPOSED = 10.0  # operations of a singular value decomposition, in products 
 _EIGENVALUES = 60.0  # those of taking a multiple of the weights off, likewise
 _RIDGE = 1e-2  # share of the mean variance that is added to each, where gradients are whitened
 _NO_LENGTH = 1e-30  # square length from which a gradient counts as none
+_PRODUCTS = ("aten.mm", "aten.addmm", "aten.matmul", "aten.linear", "aten.bmm", "aten.mv")
+_ROUNDED = 1e-3  # share of a change beside one direction that is rounding
 _OUTSIDE = 1e-2  # share of a row's norm outside a span from which it certainly does not lie in it
 
 
@@ -114,10 +119,12 @@ class SpanTest:
             test says nothing.
         contradicted: whether the layer that takes the rows changed in as many directions as there are records, and the
             rows do not lie in them: they are not those of the update, or are encoded in another way.
+        looked: whether any changed layer could be looked at that takes the rows, or has as many units as records.
     """
 
     matches: Matches | None
     contradicted: bool
+    looked: bool = True
 
 
 def compare_with_span(
@@ -152,8 +159,17 @@ def compare_with_span(
     half = len(batch_rows.decoys) // 2
     sets = (batch_rows.decoys[:half], batch_rows.decoys[half:], batch_rows.rows)
     batch = NormalisedBatch.of(model, batch_rows.rows, batch_rows.decoys, records, running or {})
-    fits = _errors_fit(model, batch_rows, operations)
-    sides = [_layer_sides(model, rows, batch.module, errors=fits) for rows in sets]
+    losses = _losses(model, batch.module, batch_rows.rows)
+    if not _errors_fit(model, batch_rows, len(losses), operations):
+        losses = []
+    sides = [_layer_sides(rows, batch.module, losses) for rows in sets]
+    multiplied = parameters_of_rows(batch.module, batch_rows.rows)
+    change, parameters = _oriented(change, multiplied), _oriented(model.parameters, multiplied)
+    for name in sorted(multiplied.keys() - {f"{layer}.weight" for layer in sides[2]}):
+        kind = model.parameters[name].dtype if name in model.parameters else torch.float32
+        for side, rows in zip(sides, sets, strict=True):
+            side[name] = _Sides(rows.to(kind).double(), ())
+    looked = False
     nearness: list[list[Tensor]] = [[], [], []]
     contradicted = False
 
@@ -170,8 +186,9 @@ def compare_with_span(
         layer = _change(name, change, bias=not centred)
         if layer is None or not bool(layer.any()) or _DECOMPOSED * layer.numel() * min(layer.shape) > operations:
             continue
-        precision = torch.finfo(change[f"{name}.weight"].dtype).eps
-        span, weights = _LayerSpan.of(layer, precision), _change(name, model.parameters, bias=not centred)
+        kind = change[name if name in change else f"{name}.weight"].dtype
+        precision = torch.finfo(kind).eps
+        span, weights = _LayerSpan.of(layer, precision), _change(name, parameters, bias=not centred)
         most = records - centred
         if span.rank > most and _EIGENVALUES * layer.numel() * min(layer.shape) <= operations:
             span = _without_decay(span, weights, most, precision, biased=not centred)
@@ -189,17 +206,68 @@ def compare_with_span(
             if half and layer_sides[2].errors and records < len(layer):
                 compare(_along(span.layer, form))
         inputs = layer_sides[2].inputs.flatten(1)
-        takes_rows = torch.equal(inputs, batch_rows.rows.to(change[f"{name}.weight"].dtype).double())
+        takes_rows = torch.equal(inputs, batch_rows.rows.to(kind).double())
+        looked |= takes_rows or len(layer) >= records
         known = not centred or len(batch_rows.rows) == records
         if takes_rows and known and outside and span.rank == most == len(batch_rows.rows) - centred < min(layer.shape):
             away = [bool((form[2] > _OUTSIDE * inputs.norm(dim=1)).all()) for form in outside]
             contradicted |= all(away)
-    if not half or not nearness[0]:
-        return SpanTest(None, contradicted)
+    if not half or not nearness[0] or not looked:
+        return SpanTest(None, contradicted, looked)
     calibrating, others, rows = (torch.stack(distances_of_layers).amin(0) for distances_of_layers in nearness)
     near = calibrating.sort().values[int(_NEAREST * half) - 1] if _NEAREST * half >= 1 else torch.zeros(())
     matches = Matches(len(rows), int((rows <= near).sum()), len(others), int((others <= near).sum()))
     return SpanTest(matches if matches.conclusive else None, contradicted)
+
+
+def divides_out(
+    model: Model, change: Mapping[str, Tensor], rows: Float[Tensor, "record encoded"], *, several: bool = False
+) -> str | None:
+    """Return the layer whose weights' change over that of its bias is the row of a message of one record; None if none.
+
+    A record's error is a factor of both, so that the quotient is the row under any loss, factor and number of steps.
+    Then all units give the same row, up to rounding; a multiple of the weights is taken off. Changes of other ranks, as
+    of Adam or of noise, have no such layer.
+
+    Args:
+        rows: any rows that the network takes.
+        several: whether layers of a single unit are left out, of which noise has the same rank.
+    """
+    multiplied = parameters_of_rows(model.module, rows)
+    change, parameters = _oriented(change, multiplied), _oriented(model.parameters, multiplied)
+    for weight in sorted(multiplied):
+        name = weight.removesuffix(".weight")
+        if weight == name or f"{name}.bias" not in change:
+            continue
+        layer, weights = _change(name, change, bias=True), _change(name, parameters, bias=True)
+        if layer is None or not bool(layer[:, -1].any()) or len(layer) <= several:
+            continue
+        precision = torch.finfo(change[weight].dtype).eps
+        spans = [_LayerSpan.of(layer, precision), *_without_sum(layer, weights, precision)]
+        spans.append(_without_decay(spans[0], weights, 1, precision, biased=True))
+        if any(_has_single_row(span) for span in spans):
+            return name
+    return None
+
+
+def _has_single_row(span: _LayerSpan) -> bool:
+    """Return whether a change is a multiple of a single row, and its bias tells which."""
+    return float(span.values[1:].norm()) <= _ROUNDED * float(span.values[0]) and bool(span.directions[0, -1] != 0)
+
+
+def _without_sum(
+    layer: Float[Tensor, "unit extended"], weights: Float[Tensor, "unit extended"] | None, precision: float
+) -> list[_LayerSpan]:
+    """Return spans without a multiple of the weights, where errors of the units add up to zero, as those of classes."""
+    if weights is None or len(layer) < 2:
+        return []
+    unbiased = torch.cat([weights[:, :-1], torch.zeros_like(weights[:, -1:])], dim=1)
+    spans = []
+    for decayed in (weights, unbiased):
+        total = decayed.sum(0)
+        multiple = (layer.sum(0) @ total) / (total @ total).clamp_min(_NO_LENGTH)
+        spans.append(_LayerSpan.of(layer - multiple * decayed, precision))
+    return spans
 
 
 def compare_with_records(read: Float[Tensor, "record encoded"], known: OwnRows) -> Matches:
@@ -227,7 +295,12 @@ def _encoded(rows: Rows, encoder: Encoder, schema: Schema, what: str) -> Float[T
 
 
 def _change(name: str, change: Mapping[str, Tensor], *, bias: bool) -> Float[Tensor, "unit extended"] | None:
-    """Return the change of a layer's weights, and of its biases beside it if asked for; None where none was sent."""
+    """Return the change of a layer's weights, and of its biases beside it if asked for; None where none was sent.
+
+    ``name`` is that of a layer, or of a parameter that is multiplied with rows.
+    """
+    if name in change:
+        return change[name].double()
     weight, shift = change.get(f"{name}.weight"), change.get(f"{name}.bias") if bias else None
     if weight is None:
         return None
@@ -330,13 +403,13 @@ def _distance(
     return outside.flatten(1).norm(dim=1)
 
 
-def _errors_fit(model: Model, known: OwnRows, operations: float) -> bool:
+def _errors_fit(model: Model, known: OwnRows, labels: int, operations: float) -> bool:
     """Return whether errors of all rows for each label can be computed by so many operations."""
     size = sum(parameter.numel() for parameter in model.parameters.values())
-    return 6.0 * size * (len(known.rows) + len(known.decoys)) * len(_losses(model)) <= operations
+    return 6.0 * size * (len(known.rows) + len(known.decoys)) * labels <= operations
 
 
-def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
+def _losses(model: Model, module: nn.Module, rows: Float[Tensor, "record encoded"]) -> list[Callable[[Tensor], Tensor]]:
     """Return the loss for each label that a row may have; for numbers, one on either side of the prediction."""
     if model.head == "regression":
         return [lambda outputs: outputs.sum(), lambda outputs: -outputs.sum()]
@@ -344,9 +417,22 @@ def _losses(model: Model) -> list[Callable[[Tensor], Tensor]]:
     def of(label: int) -> Callable[[Tensor], Tensor]:
         return lambda outputs: len(outputs) * mean_loss(model.head, outputs, outputs.new_full((len(outputs),), label))
 
-    last = [part for part in model.module.modules() if isinstance(part, nn.Linear)]
-    classes = last[-1].out_features if last and model.head == "softmax" else 2
+    if model.head == "sigmoid":
+        return [of(label) for label in range(2)]
+    with torch.no_grad(), plain_attention(), _evaluating(module):
+        classes = module(rows[:2].to(next(module.parameters()).dtype)).shape[1]
     return [of(label) for label in range(classes)]
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for a while."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
 
 
 @dataclass(frozen=True)
@@ -355,6 +441,50 @@ class _Sides:
 
     inputs: Float[Tensor, "record *part input"]
     errors: tuple[Float[Tensor, "record *part unit"], ...]
+
+
+class _Products(TorchDispatchMode):
+    """Notes which parameters are multiplied with rows, both as they are."""
+
+    def __init__(self, rows: Tensor, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._rows = rows
+        self._parameters = {tensor.untyped_storage().data_ptr(): name for name, tensor in parameters.items()}
+        self._heights = {name: len(tensor) for name, tensor in parameters.items()}
+        self.names: dict[str, bool] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> object:
+        if any(product in str(func) for product in _PRODUCTS):
+            placed = {part.untyped_storage().data_ptr(): part for part in args if isinstance(part, Tensor)}
+            if self._rows.untyped_storage().data_ptr() in placed:
+                for place, part in placed.items():
+                    if place in self._parameters:
+                        height, width = part.shape[-2:]
+                        # Of a square matrix, a transposed view has its numbers in another order.
+                        before = "linear" not in str(func) and part.is_contiguous()
+                        name = self._parameters[place]
+                        self.names[name] = before if height == width else self._heights[name] == self._rows.shape[1]
+        return func(*args, **(kwargs or {}))
+
+
+def parameters_of_rows(module: nn.Module, rows: Float[Tensor, "record encoded"]) -> dict[str, bool]:
+    """Return the matrices that a module multiplies with rows as they are, and whether rows are on their left side.
+
+    Affine layers hold a row of weights for each unit, and rows on the left take a column for each.
+    """
+    parameters = dict(module.named_parameters())
+    given = rows[:2].to(next(iter(parameters.values())).dtype, copy=True)
+    wide = {name: part for name, part in parameters.items() if part.dim() == 2 and rows.shape[1] in part.shape}
+    with torch.no_grad(), plain_attention(), _evaluating(module), _Products(given, wide) as products:
+        module(given)
+    return products.names
+
+
+def _oriented(tensors: Mapping[str, Tensor], multiplied: Mapping[str, bool]) -> dict[str, Tensor]:
+    """Return tensors, those that rows stand on the left of transposed: a row for each unit."""
+    return {name: part.T if multiplied.get(name) else part for name, part in tensors.items()}
 
 
 def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: int) -> list[_Sides]:
@@ -368,13 +498,15 @@ def _less(sides: Sequence[_Sides], mean: Float[Tensor, "*part input"], records: 
 
 
 def _layer_sides(
-    model: Model, rows: Float[Tensor, "record encoded"], module: nn.Module, *, errors: bool
+    rows: Float[Tensor, "record encoded"], module: nn.Module, losses: Sequence[Callable[[Tensor], Tensor]]
 ) -> dict[str, _Sides]:
-    """Return the two sides of each affine layer's gradient for each row alone, by the layer's name."""
+    """Return the two sides of each affine layer's gradient for each row alone, by the layer's name.
+
+    Errors are those of each of the losses.
+    """
     inputs: dict[str, list[Tensor]] = {}
     outputs: dict[str, Tensor] = {}
     backward: dict[str, list[list[Tensor]]] = {}
-    losses = _losses(model) if errors else []
 
     def listen(name: str, part: nn.Linear) -> object:
         def note(_: nn.Module, taken: Sequence[Tensor], given: Tensor) -> None:
@@ -384,21 +516,21 @@ def _layer_sides(
         return part.register_forward_hook(note)
 
     handles = [listen(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    dtype, training = next(module.parameters()).dtype, module.training
+    dtype, errors = next(module.parameters()).dtype, bool(losses)
     try:
-        module.eval()
-        with torch.set_grad_enabled(errors), plain_attention():
+        with torch.set_grad_enabled(errors), plain_attention(), _evaluating(module):
             for part in rows.to(dtype).split(1000):
                 predicted = module(part.requires_grad_(errors))
-                for i, loss in enumerate(losses):
+                # Layers that take nothing of a row, and no trained parameter, have no error.
+                moved = {name: output for name, output in outputs.items() if output.requires_grad}
+                for i, loss in enumerate(losses if moved else ()):
                     given = torch.autograd.grad(
-                        loss(predicted), list(outputs.values()), retain_graph=i + 1 < len(losses), allow_unused=True
+                        loss(predicted), list(moved.values()), retain_graph=i + 1 < len(losses), allow_unused=True
                     )
-                    for name, error in zip(outputs, given, strict=True):
+                    for name, error in zip(moved, given, strict=True):
                         if error is not None:
                             backward.setdefault(name, [[] for _ in losses])[i].append(error.double())
     finally:
-        module.train(training)
         for handle in handles:
             handle.remove()  # pyright: ignore[reportAttributeAccessIssue]
     # A layer that is used twice, or mixes records, has no input of its own for each row.

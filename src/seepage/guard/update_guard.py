@@ -25,7 +25,7 @@ from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
 from seepage.guard.beside import counted_records
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
-from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span
+from seepage.guard.own_rows import Matches, OwnRows, Rows, compare_with_records, compare_with_span, divides_out
 from seepage.guard.policy import GuardPolicy
 from seepage.guard.received import signs_of_crafting
 from seepage.learning import LocalTraining, gradient, local_update
@@ -40,15 +40,29 @@ from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.wire.horizontal import NOT_TRIED, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import (
+    NOT_TRIED,
+    ExactSearch,
+    GradientView,
+    Knowledge,
+    KnownDefense,
+    RecordsGuess,
+    UpdateView,
+    View,
+)
 
 # Multiplications in a second of one core, at the least: a search that would take longer than the limit is not begun.
 _OPERATIONS = 3e9
 # Roundings of a tensor's norm by which a replayed message may differ from the received one.
 _SAME = 100.0
+# Directions that a layer has to spare where a row in its span is a record.
+_SPARE = 2
+# Share of a layer's change from which a unit has moved.
+_STILL = 1e-9
 # Share of the message that its rounding may be for a match to say anything.
 _TELLING = 1e-2
 _SILENT = "own rows say nothing: all rows lie in the span of the update, layers are too wide, or decoys too few"
+_UNSEEN = "own rows were not compared: no changed layer takes the rows as they are, or has as many units as records"
 
 Form = Literal["weights", "difference", "gradient"]
 
@@ -220,14 +234,23 @@ class UpdateGuard:
             decision, why, guess = self._attack(view, knowledge, left)
         except BadInputError as error:
             why = str(error).rstrip(".")
+        except Exception as error:  # whatever ends a check, the client goes on and nothing passes
+            decision, why = "not tried", _ended(error)
+        if count == 1 and model is not None and decision in ("pass", "not tried"):
+            decision, why, guess = self._divided(model, changed, decision, why, guess)
         matches: tuple[Matches | None, Matches | None] = (None, None)
         if known is not None and model is not None and decision not in ("proved", "matched whole"):
             # Noise holds running statistics back.
             statistics = {} if self.policy.noise_multiplier is not None else running
             count_known = count or len(known.rows)
-            decision, why, matches = self._compared(
-                model, changed, statistics, guess, known, count_known, decision, why
-            )
+            try:
+                decision, why, matches = self._compared(
+                    model, changed, statistics, guess, known, count_known, decision, why
+                )
+            except Exception as error:
+                # What the attack found stays; without the rows nothing passes.
+                decision = "not tried" if decision == "pass" else decision
+                why = f"own rows were not compared: {_ended(error)}; {why}"
         certified = torch.zeros(1, 1, dtype=torch.bool)
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
@@ -285,15 +308,17 @@ class UpdateGuard:
             why = f"{read} are among the records that the attack returned; {why}"
         span = compare_with_span(model, changed, known, records, self.seconds * _OPERATIONS, running)
         in_span = span.matches
-        why = f"{_SILENT if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
+        silent = _SILENT if span.looked else _UNSEEN
+        why = f"{silent if in_span is None else f'{in_span} lie in the span of the update, or along it'}; {why}"
         if read is not None and read.significant:
             decision = "read"
         elif in_span is not None and in_span.significant and in_span.share(records) > self.policy.share:
             decision = "in the span"
         elif span.contradicted:
-            decision, why = "not tried", f"the rows are not those of the update, or are encoded in another way; {why}"
-        elif decision == "read" or (decision == "in the span" and in_span is not None):
-            # What the attack took for records are not the client's.
+            why = f"the rows are not those of the update, or are encoded in another way; {why}"
+            # Rows never relax what stands without them.
+            decision = "not tried" if decision == "pass" else decision
+        elif not span.looked and decision == "pass":
             decision = "not tried"
         # Rows that do not lie in the span alone are no pass: the attack has to have been tried, too.
         return decision, why, (read, in_span)
@@ -306,9 +331,9 @@ class UpdateGuard:
         name = f"{'update' if round is None else f'round-{round:04d}'}-{proof.update[:16]}.json"
         try:
             return replace(logged, certificate=proof.write(self._certificates / name))
-        except BadInputError as error:
+        except Exception as error:
             # What is proved stays proved, and what happens with the update is for the policy to say.
-            return replace(logged, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
+            return replace(logged, notes=(f"no certificate was written: {_ended(error)}",))
 
     def _knowledge(
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
@@ -328,11 +353,24 @@ class UpdateGuard:
         return Knowledge(self.schema, self.statistics, count, defense=defense, batch_statistics=moments)
 
     def _attack(self, view: View, knowledge: Knowledge, seconds: float) -> tuple[Decision, str, RecordsGuess]:
-        """Run the attack; return decision, reason and guess."""
+        """Run the attack; return decision, reason and guess.
+
+        A defense that is declared may not be there, or hardly. So the message is attacked as one without, too.
+        """
+        if knowledge.defense.name == "none":
+            return self._attacked(view, knowledge, seconds, defended=False)
+        first = self._attacked(view, replace(knowledge, defense=KnownDefense()), seconds / 2, defended=False)
+        if first[0] not in ("pass", "not tried"):
+            return first[0], f"as if there were no {knowledge.defense.name}: {first[1]}", first[2]
+        return self._attacked(view, knowledge, seconds / 2, defended=True)
+
+    def _attacked(
+        self, view: View, knowledge: Knowledge, seconds: float, *, defended: bool
+    ) -> tuple[Decision, str, RecordsGuess]:
         registered = attacks.of("horizontal")
         # Proofs need no estimates: what the search leaves over gets a single step.
         limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}
-        noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
+        noisy = defended or view.precision != "full"
         inexact = None if noisy else self._inexact(view, knowledge, limits)
         if inexact is not None:
             return "read", f"{', '.join(inexact.regime or ())}; the gradient is not exact", inexact
@@ -349,16 +387,68 @@ class UpdateGuard:
                 for labelled in _labelled(other, self.schema):
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
+        if search is None:
+            return tried, why, guess
         units = next(iter(view.message.values())).shape[1]
-        doubt = None if search is None else search.doubt(knowledge.batch_size, self.schema.width, units)
-        # Noise has every rank; what was read in it is read all the same. Fewer directions than records mix them.
-        if search is not None and search.read and max(search.ranks, default=math.inf) >= knowledge.batch_size:
+        doubt = search.doubt(knowledge.batch_size, self.schema.width, units)
+        if search.read and self._tells_apart(view, search, knowledge.batch_size, noisy=noisy):
             return "read", f"{why}: {doubt}", guess
-        if search is not None and doubt is not None and not noisy:
+        if search.read:
+            why = f"rows in the span of the update may be mixtures of records, as of {max(search.ranks)} directions"
+            return "not tried", f"{why}: {doubt}", guess
+        if doubt is not None and not noisy:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
             spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
+        # Noise of the policy is there for certain.
+        if not any(search.ranks) and self.policy.noise_multiplier is None:
+            return "not tried", f"{why}: no layer's change says anything, or stands out of declared noise", guess
         return tried, why, guess
+
+    def _tells_apart(self, view: View, search: ExactSearch, records: int, *, noisy: bool) -> bool:
+        """Return whether records that a search read are records, and not mixtures of them.
+
+        Records without an error, and a number that is declared too high, leave fewer directions than records. A row in
+        the span of the layer that takes the rows is one of them where the layer has directions to spare. Above noise a
+        sum over many records has few directions, too: so most of these have to be of records that were read.
+        """
+        if search.read >= records or max(search.ranks, default=math.inf) >= records:
+            # Noise has every rank; what was read in it is read all the same.
+            return True
+        spare = self._directions(view) - search.ranks[0] >= _SPARE
+        return spare and (not noisy or 2 * search.read > search.ranks[0])
+
+    def _directions(self, view: View) -> int:
+        """Return how many directions the change of the layer that takes the rows could have, of any records."""
+        width = self.schema.width
+        layers = {name: part[0] for name, part in view.message.items() if part.dim() == 3 and width in part.shape[1:]}
+        if not layers:
+            return 0
+        name, layer = next(iter(layers.items()))
+        layer = (layer if layer.shape[1] == width else layer.T).double()
+        moved = int((layer.norm(dim=1) > _STILL * layer.norm()).sum())
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = torch.rand(32 * width, len(self.schema.columns), generator=generator, dtype=torch.float64)
+        rows = self.encoder.encode(self.statistics.rows(drawn))[:, layer.any(0)]
+        if f"{name.removesuffix('weight')}bias" in view.message:
+            rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
+        return min(moved, int(torch.linalg.matrix_rank(rows)))
+
+    def _divided(
+        self, model: Model, changed: Mapping[str, Tensor], decision: Decision, why: str, guess: RecordsGuess | None
+    ) -> tuple[Decision, str, RecordsGuess | None]:
+        """Return decision, reason and guess, once it was looked at whether a single record is a quotient of changes."""
+        try:
+            uniform = torch.full((1, len(self.schema.columns)), 0.5, dtype=torch.float64)
+            noisy = self.recipe.defense is not None or self.policy.noise_multiplier is not None
+            layer = divides_out(model, changed, self.encoder.encode(self.statistics.rows(uniform)), several=noisy)
+        except Exception as error:
+            # As in other checks.
+            return "not tried", f"{_ended(error)}; {why}", guess
+        if layer is None:
+            return decision, why, guess
+        read = f"the record is the change of layer {layer!r} over that of its bias, whatever the factor"
+        return "read", f"{read}; {why}", None
 
     def _inexact(self, view: View, knowledge: Knowledge, limits: Mapping[str, float]) -> RecordsGuess | None:
         """Return what a search that bears errors reads of a gradient of a higher rank than its records leave.
@@ -437,6 +527,13 @@ class UpdateGuard:
                 file.write(line)
         except OSError as error:
             raise BadInputError(f"the guard's log {str(self._log)!r} cannot be written ({error}).") from error
+
+
+def _ended(error: Exception) -> str:
+    """Return how a check ended, by the type alone: the text of an exception may hold cells."""
+    if isinstance(error, BadInputError):
+        return str(error).rstrip(".")
+    return f"the check ended in {type(error).__name__}, which it does not expect"
 
 
 def _network(model: str | nn.Module | Model, schema: Schema, head: Head | None, seed: int) -> nn.Module | Model:
