@@ -20,6 +20,7 @@ from seepage import models
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient
 from seepage.captures.captured import Capture, Description, attacker_statistics
 from seepage.errors import BadInputError, positive
 from seepage.files import PRIVATE
@@ -57,6 +58,8 @@ _OPERATIONS = 3e9
 _SAME = 100.0
 # Directions that a layer has to spare where a row in its span is a record.
 _SPARE = 2
+# Share of the declared noise that has to be in a message for it to count as there.
+_NOISE_THERE = 0.5
 # Share of a layer's change from which a unit has moved.
 _STILL = 1e-9
 # Share of the message that its rounding may be for a match to say anything.
@@ -400,8 +403,9 @@ class UpdateGuard:
             # Such a layer spans the rows, however encoded. With no more units than records noise has the same rank.
             spans = search.spans_rows(knowledge.batch_size, self.schema.width) and knowledge.batch_size < units
             return "in the span" if spans else "not tried", f"{why}: {doubt}", guess
-        # Noise of the policy is there for certain.
-        if not any(search.ranks) and self.policy.noise_multiplier is None:
+        # Noise of the policy is there for certain; a declared one is looked for.
+        there = self.policy.noise_multiplier is not None or (defended and self._holds_noise(view, knowledge))
+        if not any(search.ranks) and not there:
             return "not tried", f"{why}: no layer's change says anything, or stands out of declared noise", guess
         return tried, why, guess
 
@@ -417,6 +421,21 @@ class UpdateGuard:
             return True
         spare = self._directions(view) - search.ranks[0] >= _SPARE
         return spare and (not noisy or 2 * search.read > search.ranks[0])
+
+    def _holds_noise(self, view: View, knowledge: Knowledge) -> bool:
+        """Return whether the layer that takes the rows has noise of about the declared size.
+
+        Records leave as many directions as there are; what lies outside of them is noise alone.
+        """
+        read, facts = as_gradient(view, knowledge)
+        records, width = knowledge.batch_size, self.schema.width
+        for part in read.gradient.values():
+            layer = part[0].double()
+            if layer.dim() == 2 and width in layer.shape and min(layer.shape) > records:
+                beyond = torch.linalg.svdvals(layer)[records:].square().sum()
+                entries = (layer.shape[0] - records) * (layer.shape[1] - records)
+                return bool((beyond / entries).sqrt() >= _NOISE_THERE * facts.defense.noise > 0)
+        return False
 
     def _directions(self, view: View) -> int:
         """Return how many directions the change of the layer that takes the rows could have, of any records."""
