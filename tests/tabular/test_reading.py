@@ -397,3 +397,19 @@ def test_files_in_other_encodings_are_refused_with_advice_and_read_where_it_is_f
     assert read == {"größe": [1, 2], "job": ["Köchin, Chef", "Arzt"]}
     with pytest.raises(BadInputError, match="unknown encoding 'klingon'"):
         open_table(path, encoding="klingon")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("", "is empty"),
+        ("sep=,", "names a separator"),
+        ("SEP=;", "names a separator"),
+        ("# written today", "is a comment"),
+    ],
+)
+def test_lines_before_the_names_are_named(tmp_path: Path, line: str, why: str) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(f"{line}\nage,town,ill\n31,Ulm,no\n42,Bonn,yes\n", encoding="utf-8")
+    with pytest.raises(BadInputError, match=f"{why}.*remove what stands before the names"):
+        open_table(path)

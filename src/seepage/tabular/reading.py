@@ -252,6 +252,19 @@ class CsvSource(Source):
             # A cell may be above this module's limit, which Arrow has not.
             with suppress(csv.Error):
                 first += [row for row in islice(rows, LINES) if row]
+        before = (
+            "is empty"
+            if not any(header) and first
+            else "names a separator, as Excel writes it"
+            if header and re.fullmatch("sep=.?", header[0], re.IGNORECASE)
+            else "is a comment"
+            if header and len(header) < len(first[0] if first else []) and header[0].startswith("#")
+            else None
+        )
+        if before is not None:
+            raise BadInputError(
+                f"the first line of the table {shown!r} {before}; remove what stands before the names of the columns."
+            )
         if not any(header):
             raise BadInputError(f"the table {shown!r} is empty; its first line must name the columns.")
         likely = [sign for sign in ";\t|," if len(header) == 1 and sign != self._separator and sign in header[0]]
