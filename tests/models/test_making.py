@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -44,3 +45,33 @@ def test_lazy_layers_get_their_shapes_and_no_random_number_is_used_up() -> None:
     model, _ = make_model(lazy, DATA.schema, DATA.statistics)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert {name: tuple(part.shape) for name, part in model.parameters.items()}["0.weight"] == (6, WIDTH)
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        return 2 * rows
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+        return 2 * slopes[0]
+
+
+class _Wrapped(nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.last = how, nn.Linear(WIDTH, 2)
+        self.register_buffer("total", torch.zeros(WIDTH))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if self.how == "function":
+            rows = _Doubled.apply(rows)
+        elif self.how == "checkpoint":
+            rows = checkpoint(torch.tanh, rows, use_reentrant=False)
+        return self.last(rows)
+
+
+@pytest.mark.parametrize(("how", "remedy"), [("function", "setup_context"), ("checkpoint", "switch checkpointing off")])
+def test_what_keeps_a_network_from_several_batches_is_named_with_a_remedy(how: str, remedy: str) -> None:
+    with pytest.raises(BadInputError, match=f"several batches at once.*; .*{remedy}"):
+        make_model(_Wrapped(how), DATA.schema, DATA.statistics)

@@ -198,13 +198,39 @@ class Model:
         except Exception as error:
             if "randomness" in str(error):
                 raise random_outputs(self.name, dropping(self.module)) from error
-            branches = ".item()" in str(error) or "data-dependent" in str(error)
-            why = "it branches on values, as one_hot(argmax), item and if do" if branches else one_line(error)
+            why, remedy = _obstacle(error)
             raise BadInputError(
                 f"model {self.name!r} is not tried: it cannot be run for several batches at once, as attacks do "
-                f"({why}); write its forward with tensor operations only, without branches on values."
+                f"({why}); {remedy}."
             ) from error
         return self
+
+
+_BRANCHES = "it branches on values, as one_hot(argmax), item and if do"
+# What PyTorch says of a network that it does not run for several batches at once, why that is, and what to do.
+_OBSTACLES = (
+    (".item()", _BRANCHES, "write its forward with tensor operations only, without branches on values"),
+    ("data-dependent", _BRANCHES, "write its forward with tensor operations only, without branches on values"),
+    (
+        "setup_context",
+        "its autograd.Function has no setup_context",
+        "give it a setup_context and generate_vmap_rule = True, or write it with PyTorch's own operations",
+    ),
+    ("saved tensor hooks", "it keeps its tensors by hooks, as checkpointing does", "switch checkpointing off"),
+    ("Jitted modules", "it is a scripted module", "give the module that was scripted"),
+    (
+        "running_mean or running_var",
+        "a normalisation updates its running statistics",
+        "set track_running_stats=False in it",
+    ),
+    ("inplace arithmetic", "it changes a tensor in place", "write x = x + y in place of x += y"),
+)
+
+
+def _obstacle(error: Exception) -> tuple[str, str]:
+    """Return why a network does not run for several batches at once, and what to do."""
+    usual = one_line(error), "write its forward with tensor operations only, without branches on values"
+    return next(((why, remedy) for sign, why, remedy in _OBSTACLES if sign in str(error)), usual)
 
 
 def usual_head(schema: Schema) -> Head:
