@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage import attacks
+from seepage import attacks, datasets
 from seepage.datasets.planted import distinct
 from seepage.learning import LocalTraining, local_update
+from seepage.models.mlp import mlp
 from seepage.models.model import Model
 from seepage.seeds import seeded
 from seepage.tabular.encoder import Encoder
@@ -92,3 +93,24 @@ def test_what_no_rows_span_is_not_called_read() -> None:
     guess = read(UpdateView(model, {name: part[None] for name, part in sent.items()}, training), 4)
     assert guess.searches is None or guess.searches[0].read < 4
     assert guess.certified is None or not bool(guess.certified.any())
+
+
+def test_no_more_rows_are_called_read_than_a_layer_has_directions() -> None:
+    # Few records of a trained network have an error that is seen, so that all others are read into what these span.
+    adult, records = datasets.load("adult"), 400
+    rows = Encoder(adult.schema, adult.statistics, dtype=torch.float32).encode(adult.train.cells[:13_200])
+    labels = adult.train.labels[:13_200].long()
+    network = mlp(adult.schema, [128, 128], seed=1)
+    optimiser = torch.optim.Adam(network.module.parameters(), lr=1e-3)
+    for part in torch.arange(records, len(rows)).split(64):
+        optimiser.zero_grad()
+        functional.cross_entropy(network.module(rows[part]), labels[part]).backward()
+        optimiser.step()
+    training = LocalTraining(1, records, 0.1)
+    shapes = (1, 1, records)
+    update = local_update(network, rows[:records].view(*shapes, -1), labels[:records].to(rows).view(shapes), training)
+    known = Knowledge(adult.schema, adult.statistics, records)
+    attack = attacks.create("unmix", seconds=4.0, restarts=1, iterations=1)
+    guess = attack(UpdateView(network, update, training), known, [0])
+    assert guess.searches is not None
+    assert guess.searches[0].read <= guess.searches[0].ranks[0] < 120

@@ -62,6 +62,9 @@ class InexactHarvester(RecordHarvester):
                 before = max(before, len(ends.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
+            if len(ends.misfit) > spans[0].rank:
+                # More rows than directions are mixtures of one another: none of them is told to be a record.
+                ends = ends.of(torch.zeros(0, dtype=torch.long, device=none.device))
             # Only now: what looks like a copy may have been a record that was not found yet.
             rows = self._rows(self._starts.cells(ends))
             counts = counted(gradient.evidence(deeper, spans[deeper], rows), gradient.records - len(ends.misfit))
