@@ -56,7 +56,7 @@ def test_a_default_defense_that_cannot_act_is_not_tried_and_the_others_are(
     )
     [fitted] = fitting([spec], given=["attacks"])
     [name] = fitted.not_tried
-    assert "no output bias" in fitted.not_tried[name]
+    assert "sends none of its own" in fitted.not_tried[name]
     assert [point.defense for point in fitted.configurations] == ["none"]
     # One that was named is left for the plan, which refuses it.
     [named] = fitting([spec])

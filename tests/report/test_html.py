@@ -139,7 +139,7 @@ def test_what_exists_is_shown(german: Report) -> None:
     found = read(render([replace(planted(german), findings=[DOUBT])], {}))
     assert "Below <guessing>" in found["checks"]
     assert "a coin \\x1b & more" in found["checks"]
-    assert "A baseline has no message" in found["checks"]
+    assert "Its low figure shows nothing" in found["checks"]
     assert "Taking cells from the most certain down" in found["reliability"]
     assert "of 60 cells right" in read(render([german], {}))["examples"]
     assert "rarest" in found["groups"] or "Quarter" in found["groups"]

@@ -272,7 +272,7 @@ def _held_in_halves(declared: Declaration, low: Tensor, high: Tensor, off: Tenso
             whole = torch.tensor([column.integer])
             tolerance = torch.tensor([column.tolerance], dtype=torch.float64)
             ranges = NumberRange(*values), NumberRange(*taken)
-            doubted[at, i : i + 1], _ = coarse_rows(ranges, off[at, i : i + 1], tolerance, whole)
+            doubted[at, i : i + 1], _ = coarse_rows(ranges, off[at, i : i + 1], tolerance, whole, True)
     return doubted
 
 

@@ -133,7 +133,9 @@ class NumberRange(NamedTuple):
     most: Tensor
 
 
-def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, whole: Tensor) -> tuple[Tensor, bool]:
+def coarse_rows(
+    ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, whole: Tensor, listed: bool = False
+) -> tuple[Tensor, bool]:
     """Return which proved numbers rows of 16 bits would leave as they are (record, number), and whether none shows.
 
     Rows that a client holds in 16 bits are those of another table, whose numbers lie on a grid. What is proved is then
@@ -144,6 +146,7 @@ def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, w
         ranges: the numbers as a table has them, and as the network takes them.
         off: largest distance of each from the witness, in units of cells.
         tolerance, whole: tolerance of each column, and which numbers are whole, as those of the witness are.
+        listed: whether all values are whole and were gone through, so that a number moves by whole ones.
     """
     doubted, silent = torch.zeros_like(off, dtype=torch.bool), False
     for low, high, unit, least, most in ranges:
@@ -154,7 +157,7 @@ def coarse_rows(ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, w
             near, _ = _nearest(middle, kind)
             on = near.isfinite() & ((near - middle).abs() <= half)
             # Two whole numbers that are less than 1 apart are the same.
-            away = off + moved * unit
+            away = off + ((moved * unit).floor() if listed else moved * unit)
             harm = (off <= tolerance) & (away > tolerance) & ~(whole & (away < 1))
             again = harm & on & on.all(0)
             doubted |= again
