@@ -485,7 +485,7 @@ def test_a_network_of_the_sites_own_runs_where_it_is_allowed(tmp_path: Path) -> 
     guarding = guard.load(site(tmp_path, FILE.replace("nn3", "networks.py:build")), allow_code=True)
     module = nn.Sequential(nn.Linear(DATA.schema.width, 100), nn.ReLU(), nn.Linear(100, 2))
     before, after = trained(module)
-    assert guarding(before, after).finding.decision == "read"
+    assert guarding(before, after).finding.decision in ("read", "matched whole")
 
 
 def test_a_frame_is_not_needed_where_the_encoder_is_declared() -> None:
