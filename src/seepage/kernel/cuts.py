@@ -264,14 +264,12 @@ def _held_in_halves(declared: Declaration, low: Tensor, high: Tensor, off: Tenso
     for i, column in enumerate(declared.columns):
         at = proved[:, i]
         if column.categories is None and bool(at.any()):
-            mean, scale = column.mean[0], column.scale[0]
-            ends = [torch.tensor([end], dtype=torch.float64) for end in (column.low, column.high)]
-            values = [low[at, i : i + 1], high[at, i : i + 1], torch.ones(1, dtype=torch.float64), *ends]
-            taken = [(one - mean) / scale for one in values]
-            taken[2] = torch.tensor([scale], dtype=torch.float64)
-            whole = torch.tensor([column.integer])
-            tolerance = torch.tensor([column.tolerance], dtype=torch.float64)
-            ranges = NumberRange(*values), NumberRange(*taken)
+            mean, scale, least, most, tolerance, unit = (
+                torch.tensor([value], dtype=torch.float64)
+                for value in (column.mean[0], column.scale[0], column.low, column.high, column.tolerance, 1.0)
+            )
+            table = NumberRange(low[at, i : i + 1], high[at, i : i + 1], unit, least, most)
+            ranges, whole = (table, table.scaled(mean, scale)), torch.tensor([column.integer])
             doubted[at, i : i + 1], _ = coarse_rows(ranges, off[at, i : i + 1], tolerance, whole, True)
     return doubted
 

@@ -132,6 +132,12 @@ class NumberRange(NamedTuple):
     least: Tensor
     most: Tensor
 
+    def scaled(self, mean: Tensor, scale: Tensor) -> NumberRange:
+        """Return the same of the numbers as the network takes them, in either direction of the scale."""
+        ends = [(end - mean) / scale for end in (self.low, self.high, self.least, self.most)]
+        (low, high), (least, most) = ((torch.minimum(*pair), torch.maximum(*pair)) for pair in (ends[:2], ends[2:]))
+        return NumberRange(low, high, self.unit * scale.abs(), least, most)
+
 
 def coarse_rows(
     ranges: Iterable[NumberRange], off: Tensor, tolerance: Tensor, whole: Tensor, listed: bool = False

@@ -458,11 +458,9 @@ def _named(
     lows, highs = ([torch.stack([pick(one[k], 0) for one in ends]) for k in range(2)] for ends, pick in
                    ((low_ends, torch.amin), (high_ends, torch.amax)))  # fmt: skip
     mean, scale = layout.mean[layout.number], layout.scale[layout.number]
-    first, last = (low - mean) / scale, (low + size - mean) / scale
-    ranges = [
-        NumberRange(lows[0], highs[0], torch.ones_like(size), low, low + size),
-        NumberRange(lows[1], highs[1], scale.abs(), torch.minimum(first, last), torch.maximum(first, last)),
-    ]
+    table = NumberRange(lows[0], highs[0], torch.ones_like(size), low, low + size)
+    # Rows as the network takes them have roundings of their own.
+    ranges = table, table.scaled(mean, scale)._replace(low=lows[1], high=highs[1])
     at = torch.tensor(present)
     whole = (declared.of("integer") > 0) & (cells[at][:, place] % 1 == 0)
     doubted, silent = coarse_rows(ranges, torch.stack(far), tolerance.masked_fill(size == 0, math.inf), whole)
