@@ -7,24 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from seepage.scan import ScannedProject, scan
+from seepage.scan import scan
 from seepage.scan.effects import setting_without_effect, without_effect
+from tests.scan.projects import app, written
 
 IDLE = "without effect by its arguments"
-SETTINGS = '[project]\nname = "app"\n[tool.flwr.app.components]\nserverapp = "server:app"\nclientapp = "client:app"\n'
-SERVER = "from flwr.serverapp.strategy import FedAvg\ns = FedAvg()\n"
-
-
-def written(folder: Path, files: dict[str, str]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    return folder
-
-
-def flower(folder: Path, client: str, server: str = SERVER) -> ScannedProject:
-    [project] = scan(written(folder, {"pyproject.toml": SETTINGS, "client.py": client, "server.py": server}))
-    return project
 
 
 @pytest.mark.parametrize(
@@ -86,7 +73,7 @@ def test_mods_and_wrappers_without_effect_are_not_credited(tmp_path: Path) -> No
     head = "import math\nfrom flwr.clientapp import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod\n"
     for i, epsilon in enumerate(('float("inf")', "math.inf", "1e9")):
         client = f"{head}EPS = {epsilon}\napp = ClientApp(mods=[LocalDpMod(1.0, 1.0, EPS, 1e-5)])\n"
-        update = flower(tmp_path / f"mod{i}", client).messages[0]
+        update = app(tmp_path / f"mod{i}", client).messages[0]
         assert update.guards == ()
         assert "--defense" not in update.audit
         assert any(of.startswith(f"{IDLE}: LocalDpMod(") for of in update.unknown)
@@ -95,7 +82,7 @@ def test_mods_and_wrappers_without_effect_are_not_credited(tmp_path: Path) -> No
     wrapped = "from flwr.serverapp.strategy import FedAvg, DifferentialPrivacyClientSideFixedClipping as Wrapped\n"
     for noise, clip, guards in (("0.0", "1e12", [0, 0]), ("0.0", "1.0", [1, 0]), ("0.7", "1.0", [1, 1])):
         server = f"{wrapped}s = run(Wrapped(FedAvg(), {noise}, {clip}, 5))\n"
-        project = flower(tmp_path / f"wrapped{noise}{clip}", client, server)
+        project = app(tmp_path / f"wrapped{noise}{clip}", client, server)
         update, joint = project.messages[0], project.messages[-1]
         assert [len(update.guards), len(joint.guards)] == guards
         assert (IDLE in " ".join(joint.unknown)) is (guards[1] == 0)

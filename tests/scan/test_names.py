@@ -6,27 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seepage.scan import ScannedProject, scan
+from seepage.scan import scan
 from seepage.scan.hocon import parsed_hocon
 from tests.commands import Run, commands
+from tests.scan.projects import app, written
 
-SETTINGS = '[project]\nname = "app"\n[tool.flwr.app.components]\nserverapp = "server:app"\nclientapp = "client:app"\n'
 FRAMEWORK = "from flwr.clientapp import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod\n"
 GUARD = "LocalDpMod(1.0, 1.0, 2.0, 1e-5)"
-
-
-def written(folder: Path, files: dict[str, str]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    return folder
-
-
-def app(folder: Path, client: str, server: str = "", **more: str) -> ScannedProject:
-    server = server or "from flwr.serverapp.strategy import FedAvg\ns = FedAvg()\n"
-    others = {f"{name.replace('__', '/')}.py": text for name, text in more.items()}
-    [project] = scan(written(folder, {"pyproject.toml": SETTINGS, "client.py": client, "server.py": server, **others}))
-    return project
 
 
 @pytest.mark.parametrize(

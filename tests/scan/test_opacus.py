@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from seepage.scan import LeavingMessage, scan
+from tests.scan.projects import SERVER, SETTINGS
 
-SETTINGS = '[project]\nname = "app"\n[tool.flwr.app.components]\nserverapp = "server:app"\nclientapp = "client:app"\n'
-SERVER = "from flwr.serverapp.strategy import FedAvg\ns = FedAvg()\n"
 HEAD = "import torch\nfrom opacus import PrivacyEngine\nfrom flwr.clientapp import ClientApp\napp = ClientApp()\n"
 ARGUMENTS = "module=net, optimizer=opt, data_loader=rows, noise_multiplier=1.0, max_grad_norm=1.0"
 WITH_EPSILON = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from seepage.errors import BadInputError
 from seepage.scan import LeavingMessage, ScannedProject, scan
 from tests.commands import Run, commands
+from tests.scan.projects import written
 
 PYPROJECT = """
 [project]
@@ -57,14 +57,6 @@ def train(message, context):
 def query(message, context):
     return message
 """
-
-
-def written(folder: Path, files: Mapping[str, str | dict]) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
 
 
 def flower(folder: Path, **changes: str) -> ScannedProject:

@@ -22,12 +22,12 @@ _SAME, _OFF = 1e-6, 0.02
 
 
 def without_certainty(
-    capture: Capture, schema: Schema, statistics: Statistics, guess: RecordsGuess
+    capture: Capture, guess: RecordsGuess, left: float | None
 ) -> tuple[Bool[Tensor, " record"], str | None]:
     """Return of which records the agreement of attempts is no certainty, and why; those that were solved for are none.
 
     Attempts agree on what they cannot tell, too: where an update holds fewer numbers than they guess, and where records
-    on which they agree do not give the update.
+    on which they agree do not give the update: ``left`` is the share that these leave, see ``unexplained``.
     """
     records, columns = guess.cells.shape[1:]
     estimated = torch.ones(records, dtype=torch.bool)
@@ -39,7 +39,6 @@ def without_certainty(
     if not bool(estimated.any()) or guess.uncertainty is None:
         return nobody, None
     numbers, cells = sum(part[0].numel() for part in capture.view.message.values()), records * columns
-    left = unexplained(capture, schema, statistics, guess)
     reasons = []
     if numbers <= cells:
         fewer = f"the update holds {numbers:,} numbers, its {records:,} records {cells:,} cells"

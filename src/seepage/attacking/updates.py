@@ -47,7 +47,8 @@ class Recovered:
     """The records that an attack read from one update, in no particular order.
 
     Certainty is in [0, 1], see ``assessment.certainties``; NaN where the attack has no ensemble. Spread is the standard
-    deviation of a continuous cell in its column's unit; NaN elsewhere.
+    deviation of a continuous cell in its column's unit; NaN elsewhere. ``left`` is the share of the update that they do
+    not explain; None where that is not known.
     """
 
     attacked: Attacked
@@ -59,6 +60,7 @@ class Recovered:
     settings: dict[str, Json]
     knowledge: dict[str, Json]
     notes: tuple[str, ...]
+    left: float | None
 
     @property
     def number(self) -> int:
@@ -90,15 +92,12 @@ class Recovered:
         means = self.certainty.nanmean(dim=0)
         certain = {name: _finite_number(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         unsent = left_out_words(self.capture.view.model)
-        # Records that were solved for may be of a fitted form of message, which is not what is replayed.
-        solved = self.guess.searches is not None and self.guess.searches[0].read > 0
-        left = None if solved else unexplained(self.capture, self.schema, self.statistics, self.guess)
         points = [
             f"number of records: {knowledge['records']}",
             f"columns: {knowledge['statistics']}",
             f"labels: {knowledge['labels']}",
             *([] if self.guess.regime is None else [f"method: {self.guess.regime[0]}"]),
-            *([] if left is None else [f"left unexplained by these records: {percent(left)} of the update"]),
+            *([] if self.left is None else [f"left unexplained by these records: {percent(self.left)} of the update"]),
             *(note for note in notes if note != unsent),
         ]
         words = f"{settings['protocol']}, model {clean(settings['model'])}"
@@ -169,7 +168,9 @@ def recover(
     guess, notes, settings = exposure.guess, exposure.about.notes, dict(exposure.about.settings)
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
-    unsure, why = without_certainty(capture, schema, statistics, guess)
+    solved = 0 if guess.searches is None else guess.searches[0].read
+    left = None if solved >= guess.cells.shape[1] else unexplained(capture, schema, statistics, guess)
+    unsure, why = without_certainty(capture, guess, left)
     certainty[unsure] = torch.nan
     notes = notes if why is None else (*notes, why)
     settings["loss"] = None if guess.loss is None else _finite_number(guess.loss[0])
@@ -177,7 +178,9 @@ def recover(
     if granted["labels"] == "restored":
         off = refuted_counts(capture, schema, statistics, guess)
         granted["labels"] = "restored" if off is None else _NO_COUNTS.format(f"{off:.2g}")
-    return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, notes)
+    # Records that were solved for may be of a fitted form of message, which is not what is replayed.
+    left = None if solved else left
+    return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, notes, left)
 
 
 def doubts(
